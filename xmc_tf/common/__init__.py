@@ -1,1 +1,1 @@
-"""Code that all parts use: errors, progress, files, folders, processes, and the wire format."""
+"""Code that all packages use: errors, progress, files, folders, processes, and the wire format."""

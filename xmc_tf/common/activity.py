@@ -1,4 +1,4 @@
-"""Log what a command is doing while it writes nothing else; only command lines enable this."""
+"""Log messages that show what a command is doing while it prints nothing else. Only commands enable them."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ _Activity = tuple[Callable[[float], None], float]  # what logs it, and when it b
 
 
 class _Silence:
-    """The activities of the process, the innermost last, and the time since the last output."""
+    """The stack of current activities, innermost last, and the time since the last output."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -42,7 +42,7 @@ class _Silence:
         return one
 
     def end(self, one: _Activity) -> float:
-        """Return the seconds that the activity took."""
+        """Remove an activity, and return its duration in seconds."""
         with self._lock:
             self._activities.remove(one)
         return time.monotonic() - one[1]
@@ -68,7 +68,7 @@ say_if_due = _SILENCE.say_if_due
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Log ``what`` the command is doing if the ``with`` block takes long."""
+    """Log that the command is doing ``what`` if the ``with`` block takes long."""
     one = begin(lambda seconds: _LOG.info("%s: %.0f s so far", what, seconds))
     try:
         yield

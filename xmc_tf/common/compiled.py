@@ -1,4 +1,4 @@
-"""Compiled kernels, cached by a digest of all their sources: Numba's own cache misses changes in other files."""
+"""A cache of compiled kernels, keyed by a digest of all sources. Numba's own cache misses changes in other files."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ _PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into 
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:
-    """Compile a function that Python calls, once for each combination of argument types, to run without the GIL."""
+    """Compile a function that Python calls, once per combination of argument types. It runs without the GIL."""
     if function is None:
         return partial(kernel, **options)
     # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folder.
@@ -38,7 +38,7 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
 
 
 def inner(function: Callable | None = None, **options: Any) -> Any:
-    """Make a function callable from kernels, as part of their machine code; called from Python, it runs as Python."""
+    """Make a function callable from kernels, which compile it into their machine code. Python runs it uncompiled."""
     if function is None:
         return partial(inner, **options)
     return register_jitable(no_cfunc_wrapper=True, **options)(function)
@@ -46,7 +46,7 @@ def inner(function: Callable | None = None, **options: Any) -> Any:
 
 @cache  # one listener for each process
 def announce_compiling() -> None:
-    """Log once, when the first kernel has to be compiled, why this run takes longer; for command lines."""
+    """Log once, when the first kernel is compiled, that this run takes longer. Only commands call this."""
     event.register("numba:compile", _Announcement())
 
 
@@ -81,7 +81,7 @@ def kernel_folder() -> Path:
 
 
 def source_digest(folder: Path) -> str:
-    """Return a short digest of the names and contents of the Python files below a folder that are part of kernels."""
+    """Return a short digest of the Python files below a folder (names and contents) that define kernels."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()

@@ -9,10 +9,10 @@ class InputError(ValueError):
           fix:      drop the row
 
     Args:
-        problem: what is wrong, beginning with the file, row or flag.
-        expected: the expected input.
-        received: the received input.
-        fix: what the user can do.
+        problem: a description of the error that begins with the file, row or flag.
+        expected: the input that would be valid.
+        received: the input that was found.
+        fix: how the user can correct the error.
     """
 
     # Whether all ranks raise it, so that one of them shows it.
@@ -30,7 +30,7 @@ class InputError(ValueError):
         super().__init__("\n".join(lines))
 
     def found_in(self, place: object) -> "InputError":
-        """Return an error that names first the file or key with the problem.
+        """Return a copy of this error whose message begins with the file or key in which the problem was found.
 
         Args:
             place: the file or key.

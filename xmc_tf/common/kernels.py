@@ -4,7 +4,7 @@ import numpy as np
 
 
 class _Alias:
-    """A writable view of an array's memory, which keeps the array alive."""
+    """A writable view of an array's memory that keeps the array alive."""
 
     def __init__(self, array: np.ndarray) -> None:
         interface: dict[str, Any] = dict(array.__array_interface__)
@@ -13,7 +13,7 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the array, contiguous and of this type, as writable: a kernel is compiled again for read-only arrays."""
+    """Return the array as writable, contiguous and of this type. Read-only arrays would cause another compilation."""
     flags = array.flags
     if array.dtype != dtype or not (flags.c_contiguous and flags.aligned):
         array = np.require(array, dtype=dtype, requirements=["C", "A"])

@@ -1,4 +1,4 @@
-"""Numbers from command lines: functions for ``type=`` of an argument parser."""
+"""Parsers of numbers on command lines, for the ``type`` of an argument."""
 
 import argparse
 
@@ -10,7 +10,7 @@ _LARGEST = 2**63 - 1
 
 
 def whole(text: str) -> int:
-    """Return a whole number of at most 64 bits; ``int`` alone accepts thousands of digits."""
+    """Parse an integer of at most 64 bits. Plain ``int`` would accept thousands of digits."""
     try:
         number = int(text) if len(text) <= 40 else None
     except ValueError:
@@ -34,7 +34,7 @@ def thread_number(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """Parse a share from 0 to 1, which may also be written as a percentage, such as ``15%``."""
+    """Parse a fraction from 0 to 1, or a percentage such as ``15%``."""
     try:
         number = float(text.rstrip().removesuffix("%")) / (100 if text.rstrip().endswith("%") else 1)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sorting and selection inside kernels; each use of NumPy's functions adds 1 to 3 seconds to a kernel's compilation."""
+"""Sorting and selection in kernels. Each use of NumPy's functions would add 1 to 3 seconds of compilation."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _RUN = 16  # so many numbers are sorted by insertion, which is faster for few
 
 @inner
 def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
-    """Sort numbers in place, by merging; ``spare`` is memory for as many numbers of the same type."""
+    """Sort numbers in place with merge sort. ``spare`` is scratch memory of the same type and length."""
     count = len(numbers)
     for begin in range(0, count, _RUN):
         for i in range(begin + 1, min(begin + _RUN, count)):
@@ -38,7 +38,7 @@ def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
 
 @inner
 def kth_largest(numbers: np.ndarray, k: int) -> np.float32:
-    """Return the ``k``-th largest number by Hoare's selection, which reorders the numbers."""
+    """Return the ``k``-th largest number, by Hoare's selection. It reorders the array."""
     low, high, place = 0, numbers.size - 1, numbers.size - k
     while low < high:
         a, b, c = numbers[low], numbers[(low + high) >> 1], numbers[high]

@@ -13,7 +13,7 @@ _SAMPLES_S = 0.25
 
 
 class Progress:
-    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds."""
+    """A progress bar on a terminal; elsewhere, a line every ``every_s`` seconds. It appears after ``quiet_s``."""
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = printable(title), total, unit
@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def rate(self) -> float | None:
-        """The units per second over the last half minute, or None before an estimate is possible."""
+        """Units per second over the last 30 seconds, or None if it is too early for an estimate."""
         if not self._samples:
             return None
         start, before = self._samples[0]
@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """The estimated seconds to the end, or None before an estimate is possible and when the work is done."""
+        """The estimated remaining seconds, or None if it is too early for an estimate or the work is done."""
         if self.done >= self.total or (rate := self.rate) is None:
             return None
         return (self.total - self.done) / rate
@@ -93,7 +93,7 @@ class Progress:
         return f"\r{' ' * self._width}\r" if self._notebook else "\r\x1b[K"
 
     def _say(self, _: float) -> None:
-        """Show the progress of work whose next unit takes long; a terminal already shows it."""
+        """Print progress while one unit takes long, unless a terminal already shows the bar."""
         if not (self._shown and self._terminal):
             self._shown = True
             self._show()

@@ -1,10 +1,10 @@
-"""The wire format of Protocol Buffers, for a few messages whose packages would be needed for nothing else."""
+"""A minimal encoder for Protocol Buffers. For a few messages, the full packages would be unnecessary dependencies."""
 
 import struct
 
 
 def field(number: int, content: int | float | str | bytes) -> bytes:
-    """Encode a field: an integer, a float of 32 bits, or text or bytes with their length."""
+    """Encode one field: an integer, a 32-bit float, or a string or bytes with their length."""
     if isinstance(content, float):
         return _varint(number << 3 | 5) + struct.pack("<f", content)
     if isinstance(content, int):
@@ -14,7 +14,7 @@ def field(number: int, content: int | float | str | bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Encode a number in 7 bits per byte, the lowest first; the eighth bit is set in all bytes but the last."""
+    """Encode an integer in groups of 7 bits, lowest first. The eighth bit of a byte is set if another byte follows."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

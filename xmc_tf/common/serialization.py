@@ -1,8 +1,8 @@
-"""The format in which ranks send objects, which can describe values but not run code: msgpack with extensions.
+"""The format in which ranks send objects: msgpack with extensions. It describes values and cannot run code.
 
-It supports None, bool, int (of 64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``,
-numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered classes. A message
-is the length of a msgpack value, the value, and the memory of its arrays, in order, which is copied once on each side.
+It supports None, bool, int (64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``, registered
+classes, sparse matrices (CSR and CSC), and NumPy's arrays, types and scalars (texts become str). A message consists of
+the length of a msgpack value, the value, and the memory of its arrays in order. Each side copies this memory once.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ Registered = TypeVar("Registered", bound=type)
 
 
 class WireFormatError(ValueError):
-    """A value that cannot be sent, or bytes that are not a value."""
+    """A value that cannot be sent, or received bytes that do not encode a value."""
 
 
 class _Kind(IntEnum):
-    """The code of each extension."""
+    """The msgpack codes of the extension types."""
 
     TUPLE, SET, FROZENSET, RANGE, PATH, DTYPE, ARRAY, SCALAR, CSR, CSC, RECORD = range(11)
 
@@ -50,7 +50,7 @@ _BY_NAME: dict[str, _Record] = {}
 
 
 def register(cls: Registered) -> Registered:
-    """Register a dataclass or named tuple, so that its instances can be sent; a receiving rank calls the class."""
+    """Make instances of a dataclass or named tuple sendable. The receiving rank calls the class to create them."""
     if dataclasses.is_dataclass(cls):
         fields = dataclasses.fields(cls)
         if not all(field.init for field in fields):
@@ -72,7 +72,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """Return the value that ``pack`` packed; arrays are writable copies."""
+    """Decode a message made by ``pack``. Arrays are writable copies."""
     rest = _UnreadBytes(memoryview(data).cast("B"))
     body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
     value = _unpacked(body, rest, 0)
@@ -86,7 +86,7 @@ class _UnreadBytes:
         self.left = data
 
     def take(self, count: int) -> memoryview:
-        """Return the next bytes, without a copy."""
+        """Return the next bytes without copying them."""
         if count > len(self.left):
             raise WireFormatError(f"{count:,} bytes should follow, and {len(self.left):,} are left")
         taken, self.left = self.left[:count], self.left[count:]
@@ -109,7 +109,7 @@ def _packed(value: Any, arrays: list[memoryview], level: int) -> bytes:
 
 
 def _extension(value: Any, arrays: list[memoryview], level: int) -> Any:
-    """Return what msgpack sends instead of a value of a type that it lacks."""
+    """Encode a value whose type msgpack does not support."""
     if isinstance(value, np.str_ | np.bytes_):
         return str(value) if isinstance(value, np.str_) else bytes(value)
     kind, content = _content(value, arrays)
@@ -145,7 +145,7 @@ def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
 
 
 def _array_content(array: np.ndarray, arrays: list[memoryview]) -> list[Any]:
-    """Return the description of an array, with its memory order (C or Fortran), and append its memory to ``arrays``."""
+    """Return an array's description, including its memory order (C or Fortran), and append its memory to ``arrays``."""
     backwards = array.flags.f_contiguous and not array.flags.c_contiguous
     plain = np.ascontiguousarray(array.T if backwards else array)
     name = _dtype_name(array.dtype)
@@ -182,7 +182,7 @@ def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
 
 
 def _value(kind: int, data: bytes, rest: _UnreadBytes, level: int) -> Any:
-    """Return the value of an extension, whose parts must have exactly the types that its maker takes."""
+    """Decode an extension value, after checking that its parts have exactly the expected types."""
     if kind not in _MAKERS:
         raise WireFormatError(f"no kind of value has number {kind}")
     types, make = _MAKERS[kind]
@@ -235,7 +235,7 @@ def _scalar(name: str, data: bytes) -> np.generic:
 
 
 def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
-    """Return a CSR or CSC matrix; its indices are checked, because compiled code relies on them."""
+    """Return a CSR or CSC matrix after checking its indices, because compiled code does not check them."""
     from scipy.sparse import csc_matrix, csr_matrix
 
     data, indices, indptr = arrays

@@ -5,7 +5,7 @@ from xmc_tf.common.numbers import MOST_THREADS
 
 
 def thread_count(threads: int) -> int:
-    """Return ``threads``, or the number of cores that this process may use if it is below 1."""
+    """Return ``threads``, or the number of cores available to this process if ``threads`` is below 1."""
     if threads < 1:
         return len(usable_cores())
     if threads > MOST_THREADS:
@@ -16,5 +16,5 @@ def thread_count(threads: int) -> int:
 
 
 def usable_cores() -> set[int]:
-    """Return the cores that this process may use; all of them on systems that cannot limit processes, such as macOS."""
+    """Return the cores available to this process. Systems without affinity limits, such as macOS, report all cores."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

@@ -1,1 +1,1 @@
-"""Files: atomic writing, JSON, archives, and checks that outputs replace no inputs."""
+"""Files: atomic writes, JSON, archives, and checks that no output overwrites an input."""

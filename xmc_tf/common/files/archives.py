@@ -20,7 +20,7 @@ _FIX = "copy the model again from where it is intact, or train it again"
 
 
 def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
-    """Compare an archive's members with the checksums in it; unless ``thorough``, leave out what its reader checks."""
+    """Compare an archive's members with its checksums. Without ``thorough``, skip those that are checked on reading."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             for info in archive.infolist():
@@ -46,7 +46,7 @@ def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = F
 
 
 def member_checksums(path: Path) -> dict[str, str]:
-    """Return the CRC-32 of each member as 8 hex digits, from the archive's directory; no member is read."""
+    """Return the CRC-32 of each member as 8 hex digits. They come from the archive's directory; no member is read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
@@ -55,7 +55,7 @@ def member_checksums(path: Path) -> dict[str, str]:
 
 
 def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
-    """Return where a member's bytes begin: its header (``head``) may be longer than the archive's directory says."""
+    """Return the offset of a member's data. Its header (``head``) may be longer than the archive's directory says."""
     if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
         raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)

@@ -16,7 +16,7 @@ _STAGED: set[Path] = set()
 
 @contextmanager
 def staged(folder: Path) -> Iterator[None]:
-    """Mark a temporary folder that gets its final name after the block: its files and folders are written directly."""
+    """Mark a temporary folder that is renamed after the block. Files in it are written under their final names."""
     place = folder.resolve()
     _STAGED.add(place)
     try:
@@ -31,7 +31,7 @@ def is_staged(path: Path) -> bool:
 
 @contextmanager
 def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
-    """Yield a path to write to, renamed to ``path`` if the block succeeds; ``new``: fail if that exists then."""
+    """Yield a temporary path, renamed to ``path`` if the block succeeds. With ``new``, fail if ``path`` exists."""
     path = Path(path)
     if is_staged(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,19 +70,19 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
 
 
 def hidden_prefix(name: str) -> str:
-    """Return the prefix of our temporary names beside ``name``, which no other program uses; 8 characters follow."""
+    """Return the prefix of xmc_tf's temporary names for ``name``. A temporary name is this prefix and 8 characters."""
     return f".{name}.xmc_tf-"
 
 
 def named_error(error: OSError, path: str | Path) -> OSError:
-    """Return the error with the file's name, which is missing if a disk is full or a size limit is exceeded."""
+    """Return the error with the file's name, which the system omits if a disk is full or a size limit is exceeded."""
     if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
         return error
     return OSError(error.errno, error.strerror, str(path))
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove the temporary files that killed runs left beside ``path``."""
+    """Remove the temporary files that killed runs left next to ``path``."""
     path = Path(path)
     if not path.parent.is_dir():
         return
@@ -101,7 +101,7 @@ def remove_leftovers(path: str | Path) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Lock an open file; return False if another process has locked it, or the disk has no locks."""
+    """Lock an open file. Return False if another process has locked it or the file system does not support locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -110,7 +110,7 @@ def _lock(handle: int) -> bool:
 
 
 def umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
+    """Return the process's umask. It is set and restored, because it cannot be read otherwise."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

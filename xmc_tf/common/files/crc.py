@@ -1,4 +1,4 @@
-"""CRC-32 checksums of files, and of a concatenation from the checksums of its parts.
+"""CRC-32 checksums of files, and of concatenated parts whose checksums are known.
 
 A CRC is the remainder of a division of polynomials over bits; each bit appended to the data multiplies it by x.
 """
@@ -15,7 +15,10 @@ _ONE = 1 << 31
 
 
 def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = None) -> tuple[int, int]:
-    """Return the CRC-32 of an unbuffered file's next bytes (``length``, or all) and their number; ``stop`` ends it."""
+    """Return the CRC-32 and the number of the next ``length`` bytes (default: all) of an unbuffered file.
+
+    Setting ``stop`` ends the computation early.
+    """
     crc, done, view = 0, 0, memoryview(bytearray(_PIECE))
     while not (stop and stop.is_set()):
         read = file.readinto(view if length is None else view[: min(_PIECE, length - done)])
@@ -26,14 +29,14 @@ def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = 
 
 
 def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[int, int]:
-    """Return the CRC-32 of a range of a file, and the number of bytes read."""
+    """Return the CRC-32 of a range of a file, and the number of bytes that were read."""
     with path.open("rb", buffering=0) as file:
         file.seek(begin)
         return crc_of_stream(file, None if end is None else end - begin)
 
 
 def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC-32 of the concatenation of parts, each given by its CRC-32 and its number of bytes."""
+    """Return the CRC-32 of concatenated parts from each part's CRC-32 and number of bytes."""
     total = 0
     for crc, length in parts:
         total = _product(_power_of_x(8 * length), total) ^ crc
@@ -41,7 +44,7 @@ def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """Return the product of two polynomials modulo the CRC's polynomial."""
+    """Return the product of two polynomials modulo the CRC-32 polynomial."""
     product = 0
     while a:
         if a & _ONE:

@@ -6,7 +6,7 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> dict[str, Any]:
-    """Return the content of the JSON header of a folder ``of`` some data, after checking its format and version."""
+    """Read a folder's JSON header, and check its format and version. ``of`` names the folder's content in errors."""
     if not path.exists():
         received = "a folder without it" if path.parent.is_dir() else "no folder of that name"
         raise InputError(f"{path} does not exist", expected=f"the folder of {of}", received=received)

@@ -1,4 +1,4 @@
-"""The reader of all JSON, which may be hostile: it never waits for a pipe, nor recurses without limit."""
+"""The reader of all JSON files, which may be malicious: it never waits for a pipe, and it limits size and nesting."""
 
 import contextlib
 import json
@@ -26,14 +26,14 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def read_json(path: str | Path, *, what: str = "", fix: str = "", limit: int = MOST_BYTES, **options: Any) -> Any:
-    """Return the content of a JSON file for this purpose, with options of ``parse_json``."""
+    """Return the content of a JSON file. ``what`` names its purpose in errors; ``options`` go to ``parse_json``."""
     with open_regular(path, what, fix=fix) as file:
         content = file.read(limit + 1)
     return parse_json(content, of=f"{what}: {path}" if what else str(path), fix=fix, limit=limit, **options)
 
 
 def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
-    """Return the content of a JSON object, read once as long as the file stays the same. Do not change it."""
+    """Return the content of a JSON file, cached until the file changes. Callers must not modify the returned object."""
     with contextlib.suppress(OSError, InputError):  # which reading it again reports, in the caller's words
         status = path.stat()
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -57,7 +57,7 @@ def parse_json(
     unique_keys: bool = False,  # refuse an object that gives a key twice
     foreign: bool = False,  # of another library, which may write NaN, Infinity and very large numbers
 ) -> Any:
-    """Return the value of a JSON text, or of its bytes in UTF-8, whose name for messages is ``of``."""
+    """Parse JSON from a string or from UTF-8 bytes. ``of`` names the source in errors."""
 
     def refuse(problem: str, received: str = "", otherwise: str = "") -> NoReturn:
         raise InputError(problem, expected=expected or otherwise, received=received, fix=fix) from None
@@ -93,7 +93,7 @@ def parse_json(
 
 
 class _FaultError(Exception):
-    """A value that is valid JSON, but that this reader refuses."""
+    """A value that is valid JSON but that this reader refuses."""
 
 
 def _whole(digits: str) -> int:

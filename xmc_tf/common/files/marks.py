@@ -1,4 +1,4 @@
-"""Marks by which a command recognizes files that it wrote before: it replaces those, and refuses others."""
+"""Marks by which a command recognizes files that it wrote earlier. It replaces these, and refuses to replace others."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ _HEAD, _TAIL = 1 << 16, 64
 
 
 def is_marked(path: Path, marks: Iterable[str]) -> bool:
-    """Return whether a file has one of the marks near its beginning or at its end; an empty file has all."""
+    """Return whether a file has one of the marks near its beginning or at its end. Empty files count as marked."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
         size = file.seek(0, 2)

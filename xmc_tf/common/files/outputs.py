@@ -1,4 +1,4 @@
-"""Checks of outputs before any work. Files are compared by identity, as links and mounts give a file many names."""
+"""Checks of output paths before any work. Paths are compared by file identity, because links give a file many names."""
 
 import os
 import stat
@@ -22,7 +22,7 @@ def check_output_path(
     *,
     force: bool = False,
 ) -> None:
-    """Refuse a file that is an input, part of a model, or somebody else's; remove what killed runs left of it."""
+    """Refuse to overwrite an input, a part of a model, or a file not written by this command. Also remove leftovers."""
     if path is None:
         return
     _refuse_clash(flag, path, inputs)
@@ -39,7 +39,7 @@ def check_output_path(
 
 
 def check_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
-    """Refuse a folder to write files to that is an input, part of a model, or cannot be written."""
+    """Refuse an output folder that is an input, is part of a model, or cannot be written."""
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a folder")
 
@@ -59,7 +59,7 @@ def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> N
 
 
 def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
-    """Refuse an output path where no file or folder can be created, or where something else exists."""
+    """Refuse an output path that cannot be created or written, or that exists but is of another type."""
     problem = ""
     try:
         mode = os.stat(path).st_mode
@@ -97,7 +97,7 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
 def refuse_model_folder(
     flag: str, path: str | Path, inputs: Mapping[str, Named], *, export: bool = False, unchanged: Sequence[str] = ()
 ) -> None:
-    """Refuse a model folder that is an input, lies in a model, or would replace an input not in ``unchanged``."""
+    """Refuse a model folder that is an input, is inside a model, or would overwrite an input not in ``unchanged``."""
     if not os.fspath(path):
         fix = f"give a folder with {flag}; in a script, a variable may be unset"
         raise InputError(f"{flag} is empty", expected="a folder to write", fix=fix)
@@ -123,7 +123,7 @@ def refuse_model_folder(
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:
-    """Refuse a folder of data that is a model or an export, or lies in one."""
+    """Refuse a data folder that is a model or an export, or is inside one."""
     _refuse_place(flag, path, "a folder")
     for folder in (Path(path), *(around for around, _ in _around(path))):
         kind = kind_at(folder)
@@ -135,7 +135,7 @@ def refuse_other_folder(flag: str, path: str | Path) -> None:
 
 
 def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
-    """Refuse a folder for unfinished work that holds an input (it is removed at the end) or is part of a model."""
+    """Refuse a work folder that contains an input or is part of a model: the work folder is deleted at the end."""
     for other, read in _each(inputs):
         if _same(path, read) or any(_same(folder, path) for folder, _ in _around(read)):
             problem = f"{path}, the work folder of {flag}, holds {read}, which is the input {other}"
@@ -160,7 +160,7 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
-    """Return whether ``path`` is a file in ``folder`` that the command reads; of a model, it reads only the parts."""
+    """Return whether the command reads the file ``path`` in ``folder``. Of a model, it reads only the parts."""
     if not os.path.exists(path):
         return False
     kind = kind_at(Path(folder))
@@ -172,7 +172,7 @@ def _is_read_there(path: str | Path, folder: str) -> bool:
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield each folder that contains a path, as named and with links resolved, and the path relative to it."""
+    """Yield each parent folder of a path, with links kept and resolved, and the path relative to it."""
     seen = set()
     resolved = Path(os.path.realpath(path))
     # Without links ".." means what it says; behind one only the resolved path is right.

@@ -11,7 +11,7 @@ _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 def existing_file(path: str | Path, what: str) -> Path:
-    """Return ``path`` if it is a readable file; ``what`` it is for goes into messages ("labels", "parameters")."""
+    """Return ``path`` if it is a readable file. ``what`` names its purpose in errors, such as "labels"."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{what}: {path} is a folder", expected="a file", fix="name a file inside it")
@@ -31,7 +31,7 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO:
-    """Open a regular file for reading; refuse anything else without waiting: opening a pipe waits for a writer."""
+    """Open a regular file for reading. Refuse anything else at once: opening a pipe would wait for a writer."""
     name = f"{what}: {path}" if what else str(path)
     try:
         # Checked before opening, which would wake up a pipe's writer, and again after it, because it may have changed.

@@ -8,8 +8,9 @@ class _Writable(Protocol):
 
 
 def write_in_steps(file: _Writable, data: memoryview, start: int = 0) -> None:
-    """Write a flat array's bytes, which begin at ``start`` in the file, up to the end of a page each time.
-    A large write waits for large blocks of memory (256 MB: 1.8 s, not 0.44 s), and a partial page is first zeroed.
+    """Write a flat array's bytes, which start at offset ``start`` of the file, in steps that end at page boundaries.
+
+    One large write needs large blocks of memory (256 MB take 1.8 s, not 0.44 s), and partial pages are zeroed first.
     """
     data = data.cast("B")
     at = 0

@@ -1,1 +1,1 @@
-"""Folders of results: kinds, locks, checksums, and atomic replacement."""
+"""Output folders: their kinds, locks, checksums, and atomic replacement."""

@@ -1,4 +1,4 @@
-"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read."""
+"""Checksums of a model's files. The model's header records them, and reading a file verifies them."""
 
 import json
 import mmap
@@ -37,7 +37,7 @@ def crc_of_file(path: Path) -> str:
 
 
 def _crc_of_mapped(path: Path, stop: Event) -> str:
-    """Return the CRC-32 of a nonempty file that another thread is reading, in few calls, as each takes the GIL."""
+    """Return the CRC-32 of a nonempty file that another thread reads. Large pieces mean few waits for the GIL."""
     crc = 0
     with (
         path.open("rb") as file,
@@ -55,7 +55,7 @@ def _crc_of_mapped(path: Path, stop: Event) -> str:
 def record_files(
     folder: Path, exclude: Iterable[str] = (), known: Mapping[str, dict[str, Any]] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the records of all files below a folder, sorted by name; those in ``known`` are not read."""
+    """Return the records of all files below a folder, sorted by name. Files with a record in ``known`` are not read."""
     left_out, known = set(exclude), known or {}
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
@@ -68,7 +68,7 @@ def record_files(
 
 
 def content_record(content: bytes) -> dict[str, int]:
-    """Return the record of a file with this content: its length and CRC-32, as whole numbers."""
+    """Return the record of a file with this content: its length and its CRC-32 as integers."""
     return {"bytes": len(content), "crc32": zlib.crc32(content)}
 
 
@@ -77,20 +77,20 @@ def is_content_record(record: Any) -> bool:
 
 
 def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes: bool = True) -> None:
-    """Compare a file with its record of ``content_record``; unless ``all_bytes``, only its size."""
+    """Compare a file with a record made by ``content_record``. Without ``all_bytes``, compare only the size."""
     own = Records(path.parent, path, {path.name: (record["bytes"], f"{record['crc32']:08x}")}, fix=fix)
     if (problem := own.problem(path.name, all_bytes=all_bytes)) is not None:
         raise problem
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
-    """Return the checksum of a header's content except "checksum"; whitespace and order do not matter."""
+    """Return the checksum of a header without its "checksum" entry. It does not depend on whitespace or key order."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     return f"{zlib.crc32(json.dumps(rest, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 def is_unchanged(content: Mapping[str, Any]) -> bool | None:
-    """Return whether a header is unchanged since it was saved, or None if it has no checksum."""
+    """Return whether a header still matches its checksum, or None if it has none."""
     return None if "checksum" not in content else content["checksum"] == checksum_of(content)
 
 
@@ -104,7 +104,7 @@ class Records:
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
-        """Return the records of a folder, or None if its header is missing, unreadable, or has none."""
+        """Return the records in a folder's header, or None if the header is missing, unreadable, or has no records."""
         path = folder / header
         if not path.is_file():
             return None
@@ -125,7 +125,7 @@ class Records:
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":
-        """Return the records of the model that a file or folder is part of, or None."""
+        """Return the records of the model that contains a file or folder, or None if there is none."""
         named, real = Path(os.path.abspath(place)), Path(os.path.realpath(place))
         if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
             named = real
@@ -137,7 +137,7 @@ class Records:
         return None
 
     def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
-        """Compare a file with its record; return the problem, or None. A reader that maps the file passes ``stop``."""
+        """Compare a file with its record. Return the difference, or None. Callers that map the file pass ``stop``."""
         path, (size, checksum) = self.folder / name, self.files[name]
 
         def wrong(problem: str, expected: str, received: str = "") -> InputError:
@@ -179,7 +179,10 @@ def verified(
     archives: Iterable[Path] = (),  # mapped by the block; those without records have checksums of their own
     records: Records | None = None,  # default: those found around ``place``
 ) -> Iterator[None]:
-    """Compare a part's files with their records while the block reads them (short files before); raise what differs."""
+    """Compare a part's files with their records while the block reads them; raise InputError if one differs.
+
+    Short files are compared before the block.
+    """
     first, then = _comparisons(place, skip, archives, records)
     if not first and not then:
         yield
@@ -206,7 +209,7 @@ _Comparison = Callable[[Event], InputError | None]
 def _comparisons(
     place: Path | None, skip: tuple[str, ...], archives: Iterable[Path], records: Records | None
 ) -> tuple[list[_Comparison], list[_Comparison]]:
-    """Return the comparisons to make before the block and while it runs, sorted by name."""
+    """Return the comparisons to make before the block and those to make during it, each sorted by name."""
     if place is None:
         return [], []
     known = records or Records.around(place)

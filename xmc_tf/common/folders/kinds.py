@@ -14,7 +14,7 @@ _NOT_OURS = "(?!)"  # the pattern that nothing matches
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that xmc_tf writes, and its files there, which alone may be replaced or removed."""
+    """A kind of folder that xmc_tf writes. Only the files that it describes may be replaced or removed."""
 
     what: str  # its name in messages, such as "a model of xmc_tf"
     header: str  # the relative path of the file that identifies such a folder; it is written last
@@ -24,15 +24,15 @@ class FolderKind:
 
     @property
     def the(self) -> str:
-        """The kind's name in messages that name a folder, such as "the model"."""
+        """The name of this kind in messages about a specific folder, such as "the model"."""
         return f"the {self.what.partition(' ')[2].partition(' of ')[0]}"
 
     def has_part(self, name: str) -> bool:
-        """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
+        """Return whether a top-level name is a part of this kind. Case is ignored, as on some file systems."""
         return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.parts)
 
     def own_files(self, folder: Path, header: Path | None = None) -> set[str]:
-        """Return the relative paths of xmc_tf's files in ``folder``; none if its header is not of this kind."""
+        """Return the relative paths of xmc_tf's files in ``folder``, or none if its header is of another kind."""
         content = self._read(header or folder / self.header)
         if content is None:
             return set()
@@ -42,7 +42,7 @@ class FolderKind:
         return set(self.possible_files(folder))
 
     def possible_files(self, folder: Path) -> Iterator[str]:
-        """Yield the relative paths of the files in ``folder`` that a folder of this kind may have."""
+        """Yield the relative paths of the files in ``folder`` whose names are possible in this kind of folder."""
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if self._inside(entry.name) != _NOT_OURS]
         for entry in found:
@@ -50,7 +50,7 @@ class FolderKind:
             yield from filter(self.may_have, names or [entry.name])
 
     def may_have(self, name: str) -> bool:
-        """Return whether a folder of this kind may have a file at this relative path."""
+        """Return whether this kind of folder can contain a file at this relative path."""
         top, _, rest = name.partition("/")
         inside = self._inside(top)
         if inside is None or inside == _NOT_OURS:
@@ -61,7 +61,7 @@ class FolderKind:
         return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which other programs' files have names that xmc_tf writes."""
+        """Refuse a folder in which files of other programs have names that xmc_tf would overwrite."""
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():
@@ -77,17 +77,17 @@ class FolderKind:
         raise InputError(problem, expected=expected, received=received, fix=f"move these files elsewhere, or {fix}")
 
     def _inside(self, top: str) -> str | None:
-        """Return the pattern of paths inside an entry of the folder; None for a file, ``_NOT_OURS`` if not ours."""
+        """Return the pattern of paths inside a top-level entry: None for a file, ``_NOT_OURS`` for other entries."""
         return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
 
     def _of_other_form(self, folder: Path) -> list[str]:
-        """Return the entries that are a folder where xmc_tf writes a file, or a file where it writes a folder."""
+        """Return the entries that are folders where xmc_tf writes a file, or files where it writes a folder."""
         with os.scandir(folder) as entries:
             found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
 
     def _read(self, header: Path) -> Mapping[str, Any] | None:
-        """Return the content of a header, or None if it is not one of this kind."""
+        """Return the content of a header, or None if it is unreadable or of another kind."""
         try:
             content: dict[str, Any] = read_json(header)
         except (InputError, OSError):
@@ -96,7 +96,7 @@ class FolderKind:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files below a folder; links are yielded, not followed."""
+    """Yield the relative paths of all files below a folder. Links are included but not followed."""
     for place, folders, names in os.walk(folder):
         relative = os.path.relpath(place, folder)
         linked = [name for name in folders if os.path.islink(os.path.join(place, name))]

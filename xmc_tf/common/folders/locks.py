@@ -1,4 +1,4 @@
-"""Locks on the folders that commands write: ``flock`` on a file beside the folder, which names the holder."""
+"""Locks on the folders that commands write. Each is an ``flock`` on a file beside the folder; it names the holder."""
 
 import contextlib
 import errno
@@ -37,7 +37,7 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder, which need not exist; a process may hold it more than once."""
+    """Hold the lock of a folder, which need not exist. A process may hold the same lock more than once."""
     folder = Path(folder).resolve()
     with _held_guard:
         handle = None if folder in _held else _acquire(folder)
@@ -51,7 +51,7 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
 
 
 def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
-    """Return the lock's file, its open descriptor, and the folders that were created for it."""
+    """Lock a folder, and return the lock file, its descriptor, and the folders created for it."""
     beside = place_beside(folder)
     made = [parent for parent in [beside, *beside.parents] if not parent.exists()]
     beside.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def _has_path(path: Path, descriptor: int) -> bool:
 
 
 def _read(descriptor: int) -> str:
-    """Return a description of a lock's record; empty if it cannot be read."""
+    """Return a description of the run that a lock names, or "" if its record cannot be read."""
     try:
         record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
         return (
@@ -128,12 +128,12 @@ def _read(descriptor: int) -> str:
 
 
 def temporary_folder_beside(folder: Path) -> Path:
-    """Create an empty folder beside ``folder``, on the same disk, with a name that ``leftovers_beside`` finds."""
+    """Create an empty folder beside ``folder``, on the same disk, with a name that ``leftovers_beside`` recognizes."""
     beside = place_beside(folder)
     beside.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=hidden_prefix(folder.name), dir=beside))
 
 
 def leftovers_beside(folder: Path) -> list[Path]:
-    """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
+    """Return the files that killed runs left beside ``folder``. The caller must hold the folder's lock."""
     return sorted(place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}????????"))

@@ -1,4 +1,4 @@
-"""The kind of model in a folder, of xmc_tf or PECOS, read from its metadata without loading the model."""
+"""Detection of a folder's model kind (xmc_tf or PECOS) from its metadata, without loading the model."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _LARGEST = 1 << 24  # bytes of a parameter file
 
 
 def model_kind(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear", or "" if the metadata cannot be read, which loading the model reports."""
+    """Return "XTransformer" or "XLinear", or "" if the metadata is unreadable (loading the model reports this)."""
     try:
         if (folder / "params.json").exists():
             return str(read_unchanged_json(folder / "params.json").get("model", ""))
@@ -22,7 +22,7 @@ def model_kind(folder: Path) -> str:
 
 
 def pecos_class(folder: Path) -> str:
-    """Return the PECOS class that wrote a folder, such as "XTransformer", or "" for any other folder."""
+    """Return the name of the PECOS class that wrote a folder, such as "XTransformer", or "" for any other folder."""
     path = folder / "param.json"
     if (folder / "params.json").exists() or not path.is_file():
         return ""

@@ -1,4 +1,4 @@
-"""The content of model folders, exports and their parts: one table, on which loading, saving, checks and docs rely."""
+"""The table of files in model folders, exports and their parts. Loading, saving, checks and the docs rely on it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -112,7 +112,7 @@ EXPORT = FolderKind(
 
 
 def kind_at(folder: Path) -> FolderKind | None:
-    """Return the kind of a folder, by its content: parameter files of users are called ``params.json`` too."""
+    """Return the kind of a folder. Its content decides, because users also name parameter files ``params.json``."""
     if (folder / "saved_model.pb").is_file():
         return EXPORT
     if (folder / MODEL_HEADER).is_file():

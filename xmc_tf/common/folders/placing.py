@@ -1,9 +1,10 @@
-"""Replacement of folders as a whole, which keeps files of others in them.
+"""Atomic replacement of whole folders, which keeps the files of other programs in them.
 
-A new folder, filled beside the old one, is renamed if nothing is at the path. An older folder is exchanged with it in
-one step, after files of others in it have been hard-linked into the new one, so the path always leads to a complete
-folder. Otherwise (only files of others, a mount point, a disk without exchange or links) the new folder is moved into
-the folder, and its files from there to their places, the header last; the next run, or a reader, completes this.
+The new folder is filled beside the old one. If nothing exists at the path, the new folder is renamed to it. Otherwise,
+files of other programs are hard-linked into the new folder, which is then exchanged with the old one in one step, so
+that the path always leads to a complete folder. If this is impossible (a folder without files of xmc_tf, a mount point,
+a disk without exchange or links), the new folder is moved into the old one, and its files are moved from there to their
+places, the header last. If this is interrupted, the next run or the next reader completes it.
 """
 
 import contextlib
@@ -35,14 +36,14 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBUSY, errno
 
 
 def named_folder(path: str | Path) -> Path:
-    """Return a path with a name, beside which other files can be: ``.`` and ``..`` become absolute."""
+    """Return a path that ends in a name, so that files can be put beside it. ``.`` and ``..`` become absolute."""
     path = Path(path)
     return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, and complete what a killed run left behind; refuse a folder with files of others."""
+    """Lock a folder, and finish or remove what a killed run left in it. Refuse a folder with conflicting files."""
     folder = Path(path).resolve()
     with folder_lock(folder):
         _recover(folder, kind)
@@ -52,9 +53,9 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yield a folder to fill, whose files replace our older ones in ``path`` if the block succeeds; all others stay.
+    """Yield a folder to fill. If the block succeeds, its files replace xmc_tf's older files in ``path``; others stay.
 
-    Within another folder that is being filled, it is ``path`` itself: staging and renaming happens once, at the top.
+    Inside another folder that is being filled, it is ``path`` itself: only the outermost folder is staged and renamed.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
 
 
 def _recover(folder: Path, kind: FolderKind) -> None:
-    """Complete or remove what a killed run left of ``folder``; the caller must hold the lock."""
+    """Complete or remove the leftovers of a killed run that wrote ``folder``. The caller must hold its lock."""
     if finish_placing(folder, kind):
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
@@ -90,7 +91,7 @@ def _recover(folder: Path, kind: FolderKind) -> None:
 
 
 def finish_placing(folder: Path, kind: FolderKind) -> bool:
-    """Move the files of a new folder in ``PENDING`` to their places; return whether there was one."""
+    """Move the files of a new folder in ``PENDING`` to their places, and return whether that folder existed."""
     folder = folder.resolve()
     part, header = folder / PENDING, folder / kind.header
     if part.is_symlink() or not part.is_dir():
@@ -138,7 +139,7 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
 
 
 def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
-    """Link all files of others into the new folder; return False if that is impossible."""
+    """Link the files of other programs into the new folder. Return False if this is impossible."""
     foreign = list(islice((name for name in files_of(folder) if name not in own), _MOST_LINKED + 1))
     if len(foreign) > _MOST_LINKED:
         return False
@@ -158,7 +159,10 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Move files that others added after linking (``newer``: or changed) from the old folder to the new one."""
+    """Move files that other programs added after linking from the old folder to the new one.
+
+    With ``newer``, they also replace existing files, because they may have been changed.
+    """
     own = kind.own_files(old)
     for name in list(files_of(old)):
         if name not in own and folder.is_dir() and (newer or not os.path.lexists(folder / name)):
@@ -167,7 +171,7 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
 
 
 def _remove_files(folder: Path, names: set[str]) -> None:
-    """Remove files, and the folders that become empty."""
+    """Remove files, and then the folders that are empty."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
     for inner in sorted(_folders_of(names), key=lambda path: len(path.parts), reverse=True):
@@ -180,7 +184,7 @@ def _folders_of(names: Iterable[str]) -> set[Path]:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two files or folders atomically; return False, with nothing changed, if the file system cannot do it."""
+    """Swap two files or folders atomically. Return False, without a change, if the file system does not support it."""
     if _RENAMEAT2 is None:
         return False
     if _RENAMEAT2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:

@@ -1,1 +1,1 @@
-"""The process: command line, signals, records of runs, terminal."""
+"""Process-wide code: command line, signals, records of runs, and terminal output."""

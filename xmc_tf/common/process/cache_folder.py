@@ -11,7 +11,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return ``$XMC_TF_CACHE``, by default ``~/.cache/xmc_tf``; a private temporary folder if it cannot be written."""
+    """Return ``$XMC_TF_CACHE`` (default: ``~/.cache/xmc_tf``), or a private temporary folder if it is not writable."""
     home = os.environ.get("XMC_TF_CACHE")
     return _writable(Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf"))
 

@@ -1,4 +1,4 @@
-"""The frame of every command: exit status 2 with a message for invalid input, and 1 for other failures."""
+"""The code that runs every command. The exit status is 2 for invalid input and 1 for other failures."""
 
 import argparse
 import atexit
@@ -31,7 +31,7 @@ class _Handler(logging.StreamHandler):
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     def format_help(self) -> str:
-        """Return the help; its examples call the commands as the user called this one."""
+        """Return the help. Its examples start commands in the way the user started this one."""
         return as_called(super().format_help())
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
@@ -41,14 +41,14 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 class UsualFlags(NamedTuple):
-    """The help of a command with many flags, on one screen; ``--help-all`` shows all of them."""
+    """The short help of a command with many flags, which fits on one screen. ``--help-all`` shows all flags."""
 
     description: str
     groups: Mapping[str, Mapping[str, str]]  # title → flag by its first spelling → help in one line
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with a short help, if it has many flags, that suggests the flag most similar to a misspelt one."""
+    """A parser that suggests the most similar flag for a misspelt one. If it has many flags, its help is short."""
 
     def __init__(self, *, usual: UsualFlags | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -94,7 +94,7 @@ class _FullHelp(argparse.Action):
 
 
 class GivenFlags(argparse.Namespace):
-    """Parsed flags that distinguish those of the command line (``given``) from defaults."""
+    """Parsed flags that record which of them were on the command line (``given``) rather than defaults."""
 
     __slots__ = ("given",)  # beside the flags, which are in the dictionary
     given: set[str]
@@ -111,7 +111,7 @@ class GivenFlags(argparse.Namespace):
         super().__setattr__(name, value)
 
     def refuse(self, *names: str, where: str, fix: str = "") -> None:
-        """Refuse flags (by attribute name) that have no effect ``where``, such as "with --model"."""
+        """Refuse flags, given by attribute name, that have no effect ``where``, such as "with --model"."""
         if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 
@@ -122,13 +122,13 @@ class GivenFlags(argparse.Namespace):
 def make_parser(
     module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
 ) -> argparse.ArgumentParser:
-    """Return a parser without flags for a command, whose help shows the call that the user typed."""
+    """Return a command's parser, without flags. Its help shows the command as the user typed it."""
     options |= {"description": description, "formatter_class": HelpFormatter}
     return _Parser(prog=as_called(f"python -m {module}"), usual=usual, **options)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
-    """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
+    """Run ``main(argv)``, and report its exceptions and signals as a message and an exit status."""
     prepare_streams()
     handler = _Handler(sys.stderr)
     activity.enable()
@@ -166,22 +166,22 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
 
 
 def on_interrupt(text: Callable[[], str]) -> None:
-    """Register a text that is printed below the message when a signal ends the command, unless it is empty."""
+    """Register a function that returns a text to print when a signal ends the command; "" prints nothing."""
     _on_interrupt.append(text)
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Register ``action(code)`` to call after a command's error is printed; this is how a rank ends the others."""
+    """Register ``action(code)`` to call after a command's error is printed. A failed rank uses it to end the others."""
     _on_failure.append(action)
 
 
 def set_verbosity(level: int) -> None:
-    """Set the log level: 0 for warnings only, 1 for progress, 2 and more for everything."""
+    """Set the log level: 0 for warnings only, 1 for progress, 2 or more for everything."""
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
 
 
 def _explain(error: BaseException) -> tuple[int, str] | None:
-    """Return the exit status and the message for an exception that is no fault of the program, or None."""
+    """Return the exit status and message for an exception that the user can fix, or None if it is a bug."""
     if isinstance(error, InputError):
         return 2, f"error: {error}"
     # Surrogates represent bytes that are not UTF-8, of the command line or of a file's name.
@@ -205,7 +205,7 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """End a process whose work is done, without tearing down modules (1.4 s) or waiting for threads of pools."""
+    """End a process that has finished its work, without unloading modules (1.4 s) or waiting for thread pools."""
     signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files
     with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told

@@ -22,7 +22,7 @@ EXTRAS = {
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that installs an extra, from where this copy of xmc_tf was installed."""
+    """Return the pip command that installs an extra from the source of this copy of xmc_tf."""
     try:
         written = distribution("xmc_tf").read_text("direct_url.json") or "{}"
         origin = parse_json(written, of="direct_url.json", foreign=True)
@@ -38,13 +38,13 @@ def pip_install(extra: str) -> str:
 
 
 def require(package: str) -> None:
-    """Raise InputError if a package of an extra, a top-level module, is not installed."""
+    """Raise InputError if ``package``, a top-level module that belongs to an extra, is not installed."""
     if find_spec(package) is None and (missing := missing_package(ModuleNotFoundError(name=package))) is not None:
         raise missing
 
 
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
-    """Return the installation hint for a package that is not installed; None if it is in no extra."""
+    """Return an error with the installation hint for a missing package, or None if no extra contains it."""
     package = (error.name or "").split(".")[0]
     if (extra := EXTRAS.get(package)) is None:
         return None

@@ -7,7 +7,7 @@ _parent_had_tensorflow = False
 
 
 def check_not_forked(what: str) -> None:
-    """Refuse work that needs TensorFlow in a fork of a process that has used it, where it would wait forever."""
+    """Raise an error in a fork of a process that has used TensorFlow, where TensorFlow would hang."""
     if _parent_had_tensorflow:
         raise InputError(
             f"{what}: TensorFlow does not work in this process, which was forked after TensorFlow had been used",
@@ -19,7 +19,7 @@ def check_not_forked(what: str) -> None:
 
 
 def _note_fork() -> None:
-    """Record, in the child, whether the parent had started TensorFlow's threads, which importing does not."""
+    """Record, in the child, whether the parent had started TensorFlow's threads. Importing it does not start them."""
     global _parent_had_tensorflow
     module = sys.modules.get("tensorflow.python.eager.context")
     context = module.context_safe() if module is not None else None

@@ -1,4 +1,4 @@
-"""The command line by which the user started a command (``xmc-tf predict``, ``python predict.py``), for messages."""
+"""The way the user started a command (``xmc-tf predict`` or ``python predict.py``), for use in messages."""
 
 import re
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ class _Invocation:
 
 
 def started_as(command: str, calls: Mapping[str, str]) -> None:
-    """Record the running command, such as ``xmc-tf predict``, and how each module is called in this form."""
+    """Record the running command, such as ``xmc-tf predict``, and the corresponding call for each module."""
     _Invocation.command, _Invocation.calls = command, dict(calls)
 
 
 def command_name() -> str | None:
-    """Return the call that started this command; None for ``python -m xmc_tf.<module>`` and other programs."""
+    """Return the command as the user started it, or None for ``python -m xmc_tf.<module>`` and other programs."""
     return _Invocation.command
 
 
 def as_called(text: str) -> str:
-    """Rewrite the commands in a text to the form in which the user started the running command."""
+    """Rewrite the commands in a text into the form in which the user started this command."""
     return _MODULE_CALL.sub(lambda found: _Invocation.calls.get(found[1], found[0]), text)

@@ -1,4 +1,4 @@
-"""The end of a rank when its launcher has ended, which mpirun does not notice if ``horovodrun --mpi`` is killed."""
+"""End each rank when its launcher has ended. If ``horovodrun --mpi`` is killed, mpirun does not notice it."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first 
 
 
 class Process(NamedTuple):
-    """A process of this host; its start time distinguishes it from a later one with the same number."""
+    """A process on this host. Its start time distinguishes it from a later process with the same number."""
 
     pid: int
     started: int  # clock ticks since the host's start
@@ -32,7 +32,7 @@ class Process(NamedTuple):
 
 
 def find(pid: int) -> Process | None:
-    """Return the process of that number, unless it has ended."""
+    """Return the process with this number, or None if it has ended."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
 
@@ -42,7 +42,7 @@ def is_rank() -> bool:
 
 
 def launchers() -> list[tuple[Process, str]]:
-    """Return this process's ancestors that are launchers, and their names, the nearest first."""
+    """Return the ancestors of this process that are launchers, nearest first, with their names."""
     found = []
     for process in ancestors():
         with contextlib.suppress(OSError):  # it has just ended
@@ -53,7 +53,7 @@ def launchers() -> list[tuple[Process, str]]:
 
 
 def ancestors(up_to: Process | None = None) -> list[Process]:
-    """Return the ancestors of this process, the nearest first, up to and including ``up_to``; default: all."""
+    """Return the ancestors of this process, nearest first, up to and including ``up_to`` (default: all)."""
     found: list[Process] = []
     pid = os.getppid()
     while pid > 1 and (not found or found[-1] != up_to):
@@ -69,7 +69,7 @@ _watching = threading.Lock()  # taken once and kept
 
 
 def end_with_launcher() -> None:
-    """End this process when the launcher that started it has ended: by SIGTERM, and by SIGKILL 20 s later."""
+    """End this process when its launcher has ended: by SIGTERM, and 20 s later by SIGKILL."""
     if not is_rank():
         return
     handles: dict[int, str] = {}
@@ -94,7 +94,7 @@ def _watch(handles: dict[int, str], own: int) -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of a process from its state on (see proc(5)), or None if it does not exist."""
+    """Return the fields of /proc/PID/stat from the state on (see proc(5)), or None if the process does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -102,7 +102,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def launcher_of(words: list[str]) -> str:
-    """Return the name of the launcher that a command line starts, or "" for another program."""
+    """Return the name of the launcher that a command line starts, or "" if it starts another program."""
     program, *rest = words
     name = Path(program).name
     if name in _PROGRAMS:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def muted_stderr() -> Iterator[None]:
-    """Hold back standard error, also of compiled code such as TensorFlow's, and show it only if the block fails."""
+    """Hold back standard error, including that of compiled code such as TensorFlow. Show it only if the block fails."""
     if os.environ.get("XMC_TF_CHATTER"):
         yield
         return

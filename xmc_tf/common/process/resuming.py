@@ -1,10 +1,10 @@
-"""The message of an interrupted command: from where the same command will resume."""
+"""The hint for interrupted commands that says from which point a rerun resumes."""
 
 _POINT = {"text": ""}
 
 
 def resumes_from(point: str) -> None:
-    """Record the point that has been saved, such as ``fine-tuning, level 2, step 200``."""
+    """Set the saved point to resume from, such as ``fine-tuning, level 2, step 200``."""
     _POINT["text"] = f"Rerun the command to resume from {point}."
 
 

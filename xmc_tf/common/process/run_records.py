@@ -1,4 +1,4 @@
-"""Records of files outside a run's folders, in ``xmc-tf-UID``; the next run removes them if this one was killed."""
+"""Records of files outside a run's folders. If the run is killed, the next run finds them and removes the files."""
 
 import atexit
 import contextlib
@@ -45,14 +45,14 @@ _own: dict[int, ProcessRecord] = {}  # by process number, because a fork has its
 
 
 def start() -> None:
-    """Remove what killed runs have left on this host, and record this process's launcher; call it before MPI starts."""
+    """Remove leftovers of killed runs on this host, and record this process's launcher. Call it before MPI starts."""
     if os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")) == "0":
         clean_up()
     record_launcher()
 
 
 class TemporaryFolder:
-    """A temporary folder, removed with this object (without a warning), or by the next run if this one is killed."""
+    """A temporary folder. It is removed with this object, without a warning, or by the next run after a kill."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="xmc-tf-")
@@ -84,7 +84,7 @@ def clean_up() -> None:
 
 
 def record_launcher() -> None:
-    """Record the files of this process's launcher, if it has one and they are not recorded yet."""
+    """Record the files of this process's launcher, unless there is no launcher or they are already recorded."""
     if os.getpid() in _own or not is_rank():
         return
     in_memory, folders, owners = [], [], []
@@ -149,7 +149,7 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
 
 
 def _forget(path: Path, pid: int) -> None:
-    """Remove the record at the end of the process, unless a signal ends the run, which may leave its files."""
+    """Remove the record when the process ends. After a signal, keep it, because files may be left."""
     if pid == os.getpid() and signals.received() is None:
         path.unlink(missing_ok=True)
 
@@ -171,7 +171,7 @@ def _read(path: Path) -> ProcessRecord | None:
 
 
 def _unused(patterns: Iterable[str]) -> list[str]:
-    """Return the names in shared memory that match the patterns, look like those of runs, and are not in use."""
+    """Return the names in shared memory that match the patterns, come from such runs, and are not in use."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
     names = {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
     for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same number
@@ -190,7 +190,7 @@ def _is_mine(path: Path, kind: Callable[[int], bool]) -> bool:
 
 
 def _folder(make: bool) -> Path | None:
-    """Return the folder of the records, or None if it does not exist or others can write to it."""
+    """Return the folder of the records, or None if it is missing or accessible to other users."""
     folder = Path(tempfile.gettempdir()) / f"xmc-tf-{os.geteuid()}"
     if make:
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""Handlers of SIGINT, SIGTERM and SIGHUP, which end a command with a message, cleanup, and status 128 + signal.
+"""Handlers of SIGINT, SIGTERM and SIGHUP. They end a command with a message, cleanup, and exit status 128 + signal.
 
-A Python handler runs only when the main thread returns to the interpreter, which a kernel or a wait for another rank
-may delay by hours. So a thread also reads the signals, from the pipe that Python's C handler writes to, and ends the
-process if the command has not ended in time.
+Python runs a handler only when the main thread returns to the interpreter. A kernel, or a wait for another rank, can
+delay this by hours. So a thread also reads the signals, from the pipe to which Python's C handler writes them, and
+ends the process if the command does not end in time.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _SignalState:
-    """The state of signal handling; ``number`` is the first signal, if any."""
+    """The state of signal handling. ``number`` is the first signal that was received, or None."""
 
     number: int | None = None
     at = 0.0
@@ -50,7 +50,7 @@ def describe(number: int) -> str:
 
 
 def announce(number: int, *more: str) -> None:
-    """Print the message and the lines ``more``, once."""
+    """Print the signal's message and the lines in ``more``. Later calls print nothing."""
     if not _STATE.announced:
         _STATE.announced = True
         with contextlib.suppress(OSError):  # the reader is gone
@@ -58,12 +58,12 @@ def announce(number: int, *more: str) -> None:
 
 
 def received() -> int | None:
-    """Return the signal that is ending this command, or None."""
+    """Return the signal that is ending this command, or None if there is none."""
     return _STATE.number
 
 
 def allow_slow_end(seconds: float | None = None) -> None:
-    """Give the command this long to end after a signal, instead of ``GRACE_S``; call it before. None: no limit."""
+    """Set how long the command may take to end after a signal (default: ``GRACE_S``). None means no limit."""
     if seconds is None:
         _STATE.handled.set()
     else:
@@ -71,7 +71,7 @@ def allow_slow_end(seconds: float | None = None) -> None:
 
 
 def end_at_once() -> None:
-    """Make signals end the process immediately; one that was ignored at its start (``nohup``) stays ignored."""
+    """Make signals end the process immediately. Signals that were already ignored (``nohup``) stay ignored."""
     if threading.current_thread() is threading.main_thread():
         for number in _handled():
             signal.signal(number, _end)
@@ -79,7 +79,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def raised(end: Callable[[int], object]) -> Iterator[None]:
-    """Raise ``Interrupted`` on the first signal, and call ``end(status)`` if the block does not end in time."""
+    """Raise ``Interrupted`` on the first signal. If the block does not end in time, call ``end(status)``."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -107,7 +107,7 @@ def raised(end: Callable[[int], object]) -> Iterator[None]:
 
 
 def _handled() -> list[signal.Signals]:
-    """Return the signals to handle: all except those that the parent process has set to be ignored."""
+    """Return the signals to handle: all except those that the parent process set to be ignored."""
     return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
 
@@ -140,7 +140,7 @@ def _watch(reader: int, end: Callable[[int], object]) -> None:
 
 
 def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook that ignores ``Interrupted`` and full disks, reported before, where exceptions are swallowed."""
+    """Return a hook for unraisable exceptions that hides ``Interrupted`` and full disks, which are already reported."""
 
     def hook(unraisable: Any) -> None:
         error = unraisable.exc_value
@@ -152,7 +152,7 @@ def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], obj
 
 
 def _block_in_fork() -> None:
-    """Block signals before a fork, so that the child receives them after ``_reset_in_child``."""
+    """Block signals before a fork, so that the child receives them only after ``_reset_in_child``."""
     _FORKING.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
@@ -161,7 +161,7 @@ def _unblock_after_fork() -> None:
 
 
 def _reset_in_child() -> None:
-    """Restore the default handlers in the child of a fork, so that it does not write into the parent's pipe."""
+    """Restore the default handlers in a forked child, so that it does not write to the parent's pipe."""
     for number in ENDING:
         if signal.getsignal(number) in (_raise, _end):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

@@ -2,9 +2,9 @@ from xmc_tf.common.process import launcher, signals
 
 
 def prepare() -> None:
-    """Prepare the process before the slow imports.
+    """Prepare the process before slow imports.
 
-    Signals end it without a traceback, and a rank ends with its launcher.
+    From then on, signals end it without a traceback, and a rank ends when its launcher ends.
     """
     signals.end_at_once()
     if launcher.is_rank():

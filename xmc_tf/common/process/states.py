@@ -12,7 +12,7 @@ def die_with_parent() -> None:
 
 
 def process_state(pid: int) -> str:
-    """Return the state of a process: ``running``, ``stopped`` (by a signal or a debugger) or ``ended``."""
+    """Return a process's state: ``running``, ``stopped`` (by a signal or a debugger) or ``ended``."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -6,7 +6,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return the text with control characters escaped, except those in ``keep``, so that a terminal obeys none."""
+    """Escape the text's control characters, except those in ``keep``, so that a terminal does not interpret them."""
     if text.isprintable():
         return text
     kept = keep + _JOINERS
@@ -14,14 +14,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """A log formatter that escapes control characters, for example in names of files and labels."""
+    """A log formatter that escapes control characters, for example in the names of files and labels."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), keep="\n\t")
 
 
 def prepare_streams() -> None:
-    """Make standard output and error print names that are not UTF-8 as escapes, instead of failing."""
+    """Make standard output and error escape names that are not UTF-8. By default, printing them fails."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a caller may have put something else there
             stream.reconfigure(errors="backslashreplace")
