@@ -1,4 +1,4 @@
-"""The choice of the communicator (a single process, Horovod or MPI) by how this process was started."""
+"""Selection of the communicator (single process, Horovod or MPI) by how this process was started."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ _LAUNCHERS: tuple[tuple[Kind, str, str], ...] = (
 
 
 def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
-    """Return the kind of communicator that these variables call for, and the variables that decide it."""
+    """Return the kind of communicator that the environment variables require, and the variables that decided this."""
     forced = environment.get("XMC_TF_COMMUNICATOR")
     if forced:
         if forced not in ("solo", "horovod", "mpi"):
@@ -45,10 +45,11 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 
 @cache
 def choose_communicator() -> Communicator:
-    """Return this process's communicator, the same object on every call; the first call is collective.
+    """Return this process's communicator. All ranks must make the first call; later calls return the same object.
 
-    Processes of ``horovodrun`` over Gloo use Horovod; those of ``mpiexec``, ``srun`` and ``horovodrun --mpi`` mpi4py.
-    All others run alone. From then on, an error on one rank, a stall, and the end of the launcher end all ranks.
+    Processes started by ``horovodrun`` over Gloo use Horovod. Those started by ``mpiexec``, ``srun`` or ``horovodrun
+    --mpi`` use mpi4py. All others run alone. Afterwards, all ranks end if one has an error, if their launcher ends, or
+    if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
     """
     launcher.end_with_launcher()
     run_records.start()
@@ -91,7 +92,7 @@ def _backend(kind: Kind, reason: str) -> Communicator:
 
 
 def _abort_all_on_failure(communicator: Communicator) -> None:
-    """Make an uncaught exception, or the failure of a command, end all ranks."""
+    """End all ranks when this one has an uncaught exception or its command fails."""
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:

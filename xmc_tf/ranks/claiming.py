@@ -13,7 +13,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 def claimed_by_all(
     communicator: Communicator, folder: Path, kind: FolderKind, *work_folders: Path, fix: str = "use another folder"
 ) -> Iterator[None]:
-    """Lock, on rank 0, the output folder and the work folders of a run; collective, with errors raised on all ranks."""
+    """Lock a run's output folder and work folders on rank 0. All ranks must call this; an error is raised on all."""
     with ExitStack() as locks:
 
         def claim() -> None:

@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 30
 
 
 class Communicator(ABC):
-    """The interface through which ranks communicate; backends implement four collectives for pieces of bytes.
+    """The interface for communication between ranks. Backends implement four collectives for limited amounts of bytes.
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order.
     """
@@ -30,19 +30,19 @@ class Communicator(ABC):
 
     @abstractmethod
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Send ``counts[r]`` bytes to each rank r, and return the bytes received, in rank order."""
+        """Send ``counts[r]`` bytes to each rank r, and return the received bytes in rank order."""
 
     @abstractmethod
     def _allgather(self, piece: np.ndarray) -> np.ndarray:
-        """Return the bytes of all ranks, in rank order."""
+        """Return the bytes of all ranks in rank order."""
 
     @abstractmethod
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
-        """Return the bytes of rank ``root``; the other ranks pass a piece of the same length."""
+        """Return the bytes of rank ``root``. The other ranks pass an array of the same length."""
 
     @abstractmethod
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
-        """Return the sum, maximum or minimum over the ranks of a flat int32, int64, float32 or float64 array."""
+        """Return the sum, maximum or minimum over all ranks of a flat int32, int64, float32 or float64 array."""
 
     @abstractmethod
     def abort(self, code: int = 1) -> None:
@@ -55,7 +55,7 @@ class Communicator(ABC):
         self._allreduce(np.zeros(1, np.int32), "sum")
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
-        """Return the value of rank ``root`` on every rank; the values of the other ranks are ignored."""
+        """Return rank ``root``'s value on every rank. The values of the other ranks are ignored."""
         if not 0 <= root < self.size:
             raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
         if self.size == 1:
@@ -65,7 +65,7 @@ class Communicator(ABC):
         return unpack(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root).data)
 
     def gather(self, value: Value) -> list[Value]:
-        """Return the values of all ranks, in rank order, on rank 0, and an empty list on the others."""
+        """Return the values of all ranks, in rank order, on rank 0, and an empty list on the other ranks."""
         if self.size == 1:
             return [value]
         data = _dump(value)
@@ -81,7 +81,7 @@ class Communicator(ABC):
         return _load_each(self._allgather_bytes(data, counts), counts)
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
-        """Send ``values[r]`` to each rank r, and return the values received, in rank order."""
+        """Send ``values[r]`` to each rank r, and return the received values in rank order."""
         if len(values) != self.size:
             raise InputError("alltoall: values", expected=f"{self.size}, one for each rank", received=str(len(values)))
         if self.size == 1:
@@ -92,7 +92,7 @@ class Communicator(ABC):
     # Arrays.
 
     def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
-        """Return the array of rank ``root`` on every rank; the other ranks may pass None."""
+        """Return rank ``root``'s array on every rank. The other ranks may pass None."""
         if self.rank == root and array is None:
             raise InputError("broadcast_array without an array", expected=f"an array on rank {root}")
         source = None if array is None or self.rank != root else _plain(array)
@@ -102,7 +102,7 @@ class Communicator(ABC):
         return self._broadcast_bytes(data, root).view(dtype).reshape(shape)
 
     def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
-        """Return the elementwise sum, maximum or minimum of the ranks' arrays, which must have the same shape."""
+        """Return the elementwise sum, maximum or minimum of the arrays of all ranks, which must have the same shape."""
         if op not in ("sum", "max", "min"):
             raise InputError("allreduce_array: op", expected="sum, max or min", received=repr(op))
         array = _plain(array)
@@ -113,7 +113,7 @@ class Communicator(ABC):
         return _joined(pieces, flat.dtype).astype(array.dtype, copy=False).reshape(array.shape)
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the rows of all ranks, in rank order, on every rank; ranks may have different numbers of rows."""
+        """Return the rows of all ranks, in rank order, on every rank. The number of rows may differ between ranks."""
         array = _plain(array, rows=True)
         counts = self._check_alike(array.dtype, array.shape[1:], "allgather_array", len(array))
         width = _row_bytes(array)
@@ -122,7 +122,7 @@ class Communicator(ABC):
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Send ``send_counts[r]`` rows to each rank r; return the rows received, and their number from each rank."""
+        """Send ``send_counts[r]`` rows to each rank r. Return the received rows, and how many each rank sent."""
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
@@ -145,7 +145,7 @@ class Communicator(ABC):
     def _alltoall_bytes(
         self, data: np.ndarray, sent: np.ndarray, received: np.ndarray, share: int, rounds: int
     ) -> np.ndarray:
-        """Exchange bytes in rounds of at most ``share`` bytes from one rank to another."""
+        """Exchange bytes in rounds in which each rank sends at most ``share`` bytes to each other rank."""
         if rounds <= 1:
             return self._alltoall(data, sent) if rounds else np.zeros(0, np.uint8)
         outgoing, incoming = _offsets(sent), _offsets(received)
@@ -157,7 +157,7 @@ class Communicator(ABC):
         return result
 
     def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return the bytes of all ranks, gathered in rounds of at most ``CHUNK_BYTES`` in total."""
+        """Return the bytes of all ranks, gathered in rounds of at most ``CHUNK_BYTES`` bytes in total."""
         share = max(1, CHUNK_BYTES // self.size)
         if counts.max() <= share:
             return self._allgather(data)
@@ -174,7 +174,7 @@ class Communicator(ABC):
     # Checks.
 
     def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
-        """Check that type and shape agree on all ranks; return the ``count`` of each rank."""
+        """Check that type and shape are the same on all ranks, and return the ``count`` of each rank."""
         mine = np.array([count, _digest(dtype, shape)], np.int64)
         gathered = self._allgather(mine.view(np.uint8)).view(np.int64).reshape(self.size, 2)
         self._require_alike(gathered[:, 1], call, dtype, shape)
@@ -194,13 +194,13 @@ def _dump(value: object) -> np.ndarray:
 
 
 def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
-    """Return the objects in concatenated messages; a count of 0 means that there is none."""
+    """Decode concatenated messages. A count of 0 means that there is no message."""
     parts = np.split(data, np.cumsum(counts)[:-1])
     return [unpack(part.data) for part in parts if len(part)]
 
 
 def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
-    """Return the array in C order; refuse Python objects and, if ``rows``, an array without rows."""
+    """Return the array in C order. Refuse arrays of Python objects and, if ``rows``, arrays without dimensions."""
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
         expected = "numbers in at least one dimension" if rows else "numbers"
@@ -218,7 +218,7 @@ def _row_bytes(array: np.ndarray) -> int:
 
 
 def _rows(data: np.ndarray, like: np.ndarray, count: int) -> np.ndarray:
-    """Return bytes as rows of the type and shape of those of ``like``."""
+    """Return the bytes as rows with the type and row shape of ``like``."""
     return data.view(like.dtype).reshape(count, *like.shape[1:])
 
 
@@ -240,7 +240,7 @@ def _digest(dtype: np.dtype, shape: tuple[int, ...]) -> int:
 
 
 def _reduced_as(dtype: np.dtype) -> np.dtype:
-    """Return the type to reduce in: the array's own if all backends support it, else a wider one."""
+    """Return the type in which to reduce: the array's own if all backends support it, otherwise a wider type."""
     if dtype in (np.int32, np.int64, np.float32, np.float64):
         return dtype
     if dtype.kind in "iub" and dtype.itemsize < 8:

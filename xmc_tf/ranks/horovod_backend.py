@@ -13,7 +13,7 @@ with muted_stderr():
 
 
 class HorovodCommunicator(Communicator):
-    """A communicator over Horovod through main memory, with names that a training step does not use."""
+    """A communicator over Horovod, through main memory. Its operation names differ from those of training steps."""
 
     def __init__(self) -> None:
         hvd.init()
@@ -47,7 +47,7 @@ class HorovodCommunicator(Communicator):
             return hvd.allreduce(tf.constant(piece), op=operation, name=f"xmc_tf/communicator/{op}").numpy()
 
     def abort(self, code: int = 1) -> None:
-        """End this process immediately; the launcher then ends the others."""
+        """End this process immediately. The launcher then ends the other ranks."""
         sys.stdout.flush()
         sys.stderr.flush()
         # sys.exit would wait for Horovod's shutdown message, which other ranks may never answer.

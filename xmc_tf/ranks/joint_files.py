@@ -25,7 +25,10 @@ def write_from_all_ranks(
     target: Path,
     ranges: Mapping[str, Range],  # by array name; each rank must be able to make any range
 ) -> None:
-    """Write a file, each rank an equal range of every large array; collective. On return the file is complete."""
+    """Write a file; each rank writes an equal range of every large array.
+
+    All ranks must call this. The file is complete on return.
+    """
     own = {}
     for name, numbers in ranges.items():
         begin, end = file.cuts(name, communicator.size)[communicator.rank : communicator.rank + 2]
@@ -38,7 +41,7 @@ def _shifted(numbers: Range, by: int, begin: int, end: int) -> Iterator[np.ndarr
 
 
 class OwnRange(NamedTuple):
-    """The entries of an array that only this rank has; they follow those of lower ranks."""
+    """The entries of an array that only this rank has. They follow the entries of the lower ranks."""
 
     length: int
     numbers: Range  # counted from 0
@@ -47,14 +50,17 @@ class OwnRange(NamedTuple):
 def write_own_ranges(
     communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, own: Mapping[str, OwnRange]
 ) -> None:
-    """Write a file from each rank's own ranges of the arrays, no two ranks to the same page of it; collective."""
+    """Write a file from each rank's own ranges of the arrays. No two ranks write to the same page of the file.
+
+    All ranks must call this.
+    """
     rank, size, first = communicator.rank, communicator.size, communicator.rank == 0
     gathered = communicator.allgather({name: one.length for name, one in own.items()})
     starts = {name: [0, *accumulate(lengths[name] for lengths in gathered)] for name in own}
     cuts = {name: file.cuts(name, starts[name][1:-1]) for name in own}
 
     def heads() -> list[dict[str, np.ndarray]]:
-        """Return, for each rank, the entries in pages that begin in that rank's range."""
+        """Return, for each rank, this rank's entries in pages that begin in that rank's range."""
         for_others: list[dict[str, np.ndarray]] = [{} for _ in range(size)]
         for name, one in own.items():
             count = min(cuts[name][rank] - starts[name][rank], one.length)
@@ -86,12 +92,12 @@ def write_own_ranges(
 
 
 def unfinished_path(target: Path) -> Path:
-    """Return the path of a file until it is complete; a leftover of an interrupted run is overwritten."""
+    """Return the path of an unfinished file. A leftover of an interrupted run is overwritten."""
     return target.with_name(f".{target.name}.part")
 
 
 def remove_from_all_ranks(communicator: Communicator, mine: Iterable[Path]) -> None:
-    """Remove the files that each rank names; collective."""
+    """Remove the files that each rank lists. All ranks must call this."""
 
     def remove() -> None:
         for path in mine:

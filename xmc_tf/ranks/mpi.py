@@ -1,4 +1,4 @@
-"""mpi4py, loaded next to TensorFlow, with waits that do not keep a core busy (which would delay the other ranks)."""
+"""mpi4py, made compatible with TensorFlow, and waits that do not occupy a core, which would slow down other ranks."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def finish(request: MPI.Request) -> None:
 
 
 def finish_sending(request: MPI.Request, size: int) -> None:
-    """Wait for an operation that all ranks have started; pause only if late, as data moves only while ranks test."""
+    """Wait for an operation that all ranks have started. Pause only if it is late: data move only during tests."""
     busy_s = _BUSY_S + size / _BYTES_PER_S
     begun = time.perf_counter()
     while not request.Test():

@@ -11,7 +11,7 @@ _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
 
 class MpiCommunicator(Communicator):
-    """A communicator over MPI, through mpi4py and without TensorFlow."""
+    """A communicator over MPI that uses mpi4py and does not need TensorFlow."""
 
     def __init__(self) -> None:
         # A duplicate, so that messages are never mixed up with those of Horovod or of the user's code.
@@ -59,14 +59,14 @@ class MpiCommunicator(Communicator):
         return result
 
     def abort(self, code: int = 1) -> None:
-        """End all ranks; ``mpiexec`` exits with ``code``."""
+        """End all ranks. ``mpiexec`` exits with ``code``."""
         sys.stdout.flush()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(code)
 
 
 def _finalize() -> None:
-    """Finalize MPI at exit. Commands end before mpi4py would do so, which ``mpiexec`` would report as a crash."""
+    """Finalize MPI at exit. Commands end before mpi4py would do this, and ``mpiexec`` would report a crash."""
     horovod = sys.modules.get("horovod.tensorflow")
     if horovod is not None:
         horovod.shutdown()  # uses MPI, and may have initialized it

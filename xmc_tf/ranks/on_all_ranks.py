@@ -8,7 +8,10 @@ Result = TypeVar("Result")
 
 
 def run_on_all_ranks(communicator: Communicator, work: Callable[[], Result]) -> Result:
-    """Run ``work()``, which must not communicate, on each rank, and raise the error of one on all; collective."""
+    """Run ``work()`` on each rank, and raise an error of one rank on all. All ranks must call this.
+
+    ``work()`` must not communicate.
+    """
     result: Result
     mine: tuple[str, str] | None = None
     try:

@@ -1,4 +1,4 @@
-"""The partition of rows over ranks in balanced contiguous ranges."""
+"""Partitions of rows into balanced contiguous ranges, one per rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,13 +48,13 @@ class Partition:
         return int(self.bounds[-1])
 
     def range(self, rank: int) -> tuple[int, int]:
-        """Return the first row of a rank, and the row after its last."""
+        """Return a rank's first row, and its end (exclusive)."""
         if not 0 <= rank < self.size:
             raise InputError(f"there is no rank {rank}", expected=f"a rank from 0 to {self.size - 1}")
         return int(self.bounds[rank]), int(self.bounds[rank + 1])
 
     def owner(self, ids: np.ndarray | Sequence[int] | int) -> np.ndarray:
-        """Return the rank that holds each row, in the shape of ``ids``."""
+        """Return the rank that holds each of the rows ``ids``, in the shape of ``ids``."""
         ids = np.asarray(ids)
         if ids.size and ids.dtype.kind not in "iu":
             raise InputError("row numbers have the wrong type", expected="whole numbers", received=f"{ids.dtype}")
@@ -70,7 +70,7 @@ class Partition:
 
 
 def even_rows(rows: int, size: int) -> Partition:
-    """Return ranges whose lengths differ by at most one row."""
+    """Return a partition into ranges whose lengths differ by at most one row."""
     _check_size(size)
     if rows < 0:
         raise InputError("the number of rows is negative", received=str(rows))
@@ -80,10 +80,10 @@ def even_rows(rows: int, size: int) -> Partition:
 def balanced(
     weights: np.ndarray | Sequence[int], size: int, boundaries: np.ndarray | Sequence[int] | None = None
 ) -> Partition:
-    """Return ranges of rows whose largest weight is as small as possible, and that are otherwise nearly even.
+    """Return a partition that minimizes the largest total weight of a range. Within this limit, ranges are nearly even.
 
-    ``weights`` has a whole number for each row. ``boundaries`` are the rows at which a range may begin, besides row 0
-    and the end; default: every row.
+    ``weights`` is a nonnegative integer for each row. A range begins at row 0 or at one of the rows ``boundaries``
+    (default: any row).
     """
     _check_size(size)
     whole = np.asarray(weights).astype(np.int64)
@@ -111,7 +111,7 @@ def _check_size(size: int) -> None:
 
 
 def _smallest_limit(before: np.ndarray, size: int) -> int:
-    """Return the smallest maximum weight with which ``size`` ranges cover all rows, by bisection."""
+    """Return, by bisection, the smallest limit on a range's weight with which ``size`` ranges cover all rows."""
     total = int(before[-1])
     low, high = max(-(-total // size), int(np.diff(before).max(initial=0))), total
     while low < high:
@@ -123,12 +123,12 @@ def _smallest_limit(before: np.ndarray, size: int) -> int:
 
 
 def _reach(before: np.ndarray, start: int, limit: int) -> int:
-    """Return where a range from ``start`` must end to stay within ``limit``."""
+    """Return the last possible end of a range that begins at ``start`` and weighs at most ``limit``."""
     return int(np.searchsorted(before, before[start] + limit, side="right")) - 1
 
 
 def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
-    """Return cuts that keep every range within ``limit`` and as even as that allows."""
+    """Return cuts that keep each range within ``limit`` and that are otherwise as even as possible."""
     # From the right: the earliest row at which each rank may begin if it and the later ranks are to hold the rest.
     earliest = np.zeros(size + 1, dtype=np.int64)
     earliest[size] = len(before) - 1

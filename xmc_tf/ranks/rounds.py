@@ -4,7 +4,10 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
-    """Return as many ranges on each rank, of one document or of documents with up to ``most`` entries; collective."""
+    """Split documents into ranges of at most ``most`` entries, or of one document. All ranks must call this.
+
+    All ranks get the same number of ranges; ranks with fewer get empty ranges at the end.
+    """
     ranges, low = [], 0
     while low < len(begins) - 1:
         high = max(low + 1, int(np.searchsorted(begins, begins[low] + most, side="right")) - 1)

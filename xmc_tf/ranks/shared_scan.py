@@ -8,7 +8,7 @@ Found = TypeVar("Found")
 
 
 class SharedScan:
-    """A scan in which each rank scans a part of its host's file, the same on all hosts; all calls are collective."""
+    """A scan of a file that all hosts have: on each host, each rank scans a part. All calls are collective."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
@@ -16,7 +16,10 @@ class SharedScan:
         self._here = [rank for rank, host in enumerate(hosts) if host == communicator.host]
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return what ``look`` found in each part; an error on one rank is raised on all."""
+        """Call ``look`` with this rank's part and the number of parts on its host.
+
+        Return the results of all parts, in order. An error on one rank is raised on all.
+        """
         place, count = self._here.index(self._communicator.rank), len(self._here)
         everyones = self._communicator.allgather(run_on_all_ranks(self._communicator, lambda: look(place, count)))
         return [everyones[rank] for rank in self._here]

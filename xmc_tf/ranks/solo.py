@@ -6,7 +6,7 @@ from xmc_tf.ranks.communicator import Communicator, Operation
 
 
 class Solo(Communicator):
-    """A communicator with one rank; it checks and copies like the others, so that code behaves the same."""
+    """A communicator with a single rank. It checks and copies arrays like the other communicators do."""
 
     def __init__(self) -> None:
         super().__init__(rank=0, size=1, local_rank=0)
@@ -30,5 +30,5 @@ class Solo(Communicator):
         return piece.copy()
 
     def abort(self, code: int = 1) -> None:
-        """Exit this process normally: no other rank waits for it."""
+        """Exit this process normally, because no other rank waits for it."""
         sys.exit(code)

@@ -1,4 +1,4 @@
-"""Vertical stacking of the ranks' matrices in one file, in rank order."""
+"""Vertical stacking of the matrices of all ranks, in rank order, in one file."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ _HELD_BYTES = 1 << 27  # per rank and kind of matrix
 
 
 class Pieces:
-    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk."""
+    """The matrices of one rank that ``stack_rows`` stacks. The first are kept in memory; further ones go to disk."""
 
     def __init__(self, beginning: Path, suffix: str) -> None:
         self.all: list[Path | Rows] = []
@@ -57,7 +57,10 @@ class _LazyMatrix(NamedTuple):
 
 
 def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: Path) -> None:
-    """Stack the matrices of all ranks, at least one, by rows in one file, as ``save_matrix`` does; collective."""
+    """Stack the matrices of all ranks by rows in one file in the format of ``save_matrix``. All ranks must call this.
+
+    At least one rank must have a matrix.
+    """
     pieces = run_on_all_ranks(communicator, lambda: [_piece(one, target.suffix == ".npy") for one in mine])
     summary = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])
     gathered = communicator.allgather(summary)
@@ -116,7 +119,7 @@ def _stack_sparse(
 
 
 def _concatenated(lengths: Sequence[int], array: Callable[[int], np.ndarray]) -> OwnRange:
-    """Return the concatenation of arrays; a range opens only the arrays that it touches."""
+    """Return the concatenation of arrays. Reading a range opens only the arrays that it overlaps."""
     starts = [0, *accumulate(lengths)]
 
     def numbers(begin: int, end: int) -> Iterator[np.ndarray]:

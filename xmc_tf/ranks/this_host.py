@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of Python and of these packages; "none" for one that is not installed."""
+    """Return the versions of Python and of these packages, or "none" for a package that is not installed."""
     found = {"python": platform.python_version()}
     for name in packages:
         try:
@@ -18,7 +18,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def appears(file: Path, content: str, patience_s: float) -> bool:
-    """Return whether this host sees a file of another host; network file systems show new files with a delay."""
+    """Return whether a file of another host is visible here. Network file systems show new files with a delay."""
     end = time.monotonic() + patience_s
     while True:
         with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""Authenticated TCP connections between the processes of a run: for the launcher and the stall watch."""
+"""Authenticated TCP connections between the processes of a run. The launcher and the stall watch use them."""

@@ -1,4 +1,4 @@
-"""The addresses at which other ranks reach this host, so that listeners are not open to other networks."""
+"""The addresses at which other ranks reach this host. Listening only on these keeps other networks out."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ _ANYWHERE = "192.0.2.1"  # reserved for documentation: belongs to no host, but h
 
 
 def addresses_by_host(world: Communicator) -> dict[str, str]:
-    """Return the address at which the ranks of each host reach this host; collective."""
+    """Return, for each host, the address at which its ranks reach this host. All ranks must call this."""
     given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
     names = tuple(dict.fromkeys(name for name in given if name and name != "localhost"))  # the best one first
     hosts = dict(world.allgather((world.host, names)))
@@ -32,7 +32,7 @@ def _address_towards(names: Sequence[str]) -> str:
 
 
 def interfaces() -> dict[str, tuple[str, str]]:
-    """Return the name and network of each interface by its IPv4 address: ``{"127.0.0.1": ("lo", "127.0.0.0/8")}``."""
+    """Return the name and network of each interface by IPv4 address: ``{"127.0.0.1": ("lo", "127.0.0.0/8")}``."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -47,7 +47,7 @@ def interfaces() -> dict[str, tuple[str, str]]:
 
 
 def address_on_route(name: str) -> str | None:
-    """Return the address from which packets to a host would be sent; nothing is sent."""
+    """Return the local address from which packets to the host ``name`` would be sent. Nothing is sent."""
     try:
         found = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
     except OSError:

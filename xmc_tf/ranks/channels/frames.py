@@ -1,4 +1,4 @@
-"""Messages on an authenticated connection: dictionaries of plain values, packed by msgpack within a limited length."""
+"""Messages on an authenticated connection: dictionaries of plain values, encoded with msgpack and limited in length."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ MOST_BYTES = 256 << 10
 
 
 class FrameError(ValueError):
-    """The received data are not a message."""
+    """Received data that are not a valid message."""
 
 
 def frame(content: dict[str, Any]) -> bytes:
@@ -22,13 +22,13 @@ def frame(content: dict[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """A splitter of received bytes into messages; the bytes may arrive in pieces of any size."""
+    """A decoder that extracts messages from received bytes, which may arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._unpacker = msgpack.Unpacker(max_buffer_size=2 * MOST_BYTES, unicode_errors="surrogatepass")
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Return the messages that these bytes complete; after an error, the connection can no longer be used."""
+        """Return the messages that these bytes complete. After an error, the connection is unusable."""
         try:
             self._unpacker.feed(data)
             found = list(self._unpacker)
@@ -40,7 +40,7 @@ class Unpacker:
 
 
 def receive(connection: socket.socket, patience_s: float) -> dict[str, Any]:
-    """Return the next message, which must be complete within ``patience_s``; more data after it is an error."""
+    """Return the next message, which must be complete within ``patience_s`` seconds. A second message is an error."""
     unpacker, end = Unpacker(), time.monotonic() + patience_s
     while True:
         if (left := end - time.monotonic()) <= 0:

@@ -1,8 +1,9 @@
-"""The handshake: both sides prove that they know the run's secret before any byte of the other is interpreted.
+"""The handshake: each side proves that it knows the run's secret before the other interprets its data.
 
-The listener sends the magic bytes and a nonce; the caller its nonce, who calls whom, and its proof; the listener its
-proof. All messages have a fixed size. A proof is an HMAC over the role, the purpose, both nonces and the two numbers.
-What follows the handshake is neither encrypted nor signed: see docs/explanation/security.md.
+The listener sends the magic bytes and a nonce. The caller replies with its own nonce, the numbers of caller and called,
+and its proof; the listener answers with its proof. All messages have a fixed size. A proof is an HMAC over the role,
+the purpose, both nonces and both numbers. After the handshake, data are neither encrypted nor signed: see
+docs/explanation/security.md.
 """
 
 import hmac
@@ -23,7 +24,7 @@ _RETRY_S = 0.05
 
 
 class StrangerError(ConnectionError):
-    """The other side does not know the secret of this run."""
+    """The other side does not know this run's secret."""
 
 
 def new_secret() -> bytes:
@@ -31,7 +32,7 @@ def new_secret() -> bytes:
 
 
 def answer(connection: socket.socket, secret: bytes, purpose: str) -> tuple[int, int]:
-    """Authenticate a caller and leave the connection in blocking mode; return the numbers of caller and called."""
+    """Authenticate a caller, and return the numbers of caller and called. The connection is then in blocking mode."""
     end, nonce = time.monotonic() + HANDSHAKE_S, os.urandom(_NONCE_BYTES)
     connection.settimeout(_left(end))
     connection.sendall(MAGIC + nonce)
@@ -56,7 +57,7 @@ def call(
     called: int = 0,
     patience_s: float = 2 * HANDSHAKE_S,
 ) -> socket.socket:
-    """Return an authenticated connection, in blocking mode; retry, because a listener under attack drops callers."""
+    """Return an authenticated connection in blocking mode. Retry, because a listener under load drops callers."""
     end = time.monotonic() + patience_s
     problem: OSError | None = None
     while True:

@@ -15,11 +15,11 @@ _REST_S = 0.1  # when this process has no file descriptors left
 
 
 class Listener:
-    """A listener that hands over the connections whose caller knows the secret, and tolerates any input.
+    """A listener that accepts connections only from callers that know the secret. Invalid input does no harm.
 
-    No caller can block another: each handshake has a thread and one deadline, and when too many are open the oldest one
-    is dropped. ``welcome`` gets each authenticated connection (in blocking mode), the caller's number and the number
-    that it called, in a thread of its own, and must close connections that it refuses.
+    No caller can block another: each handshake has its own thread and a deadline, and the oldest one is dropped when
+    too many are open. ``welcome`` is called in a separate thread with each authenticated connection (in blocking mode),
+    the caller's number, and the number that it called. It must close connections that it refuses.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Listener:
             thread.start()
 
     def close(self) -> None:
-        """Stop listening and drop unfinished handshakes; connections that were handed over stay open."""
+        """Stop listening and drop unfinished handshakes. Connections already passed to ``welcome`` stay open."""
         self._closed.set()
         for server in self._servers.values():
             with contextlib.suppress(OSError):  # closed before
@@ -77,7 +77,7 @@ class Listener:
                 threading.Thread(target=self._shake, args=(connection, address), daemon=True).start()
 
     def _drop_oldest(self, most: int) -> bool:
-        """End the oldest handshake, if there are more than ``most``."""
+        """Drop the oldest handshake if more than ``most`` are open."""
         with self._lock:
             if len(self._open) <= most:
                 return False

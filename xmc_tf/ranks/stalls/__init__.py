@@ -1,1 +1,1 @@
-"""The watch that ends a run in which a rank no longer makes progress."""
+"""The stall watch, which ends a run when a rank makes no progress."""

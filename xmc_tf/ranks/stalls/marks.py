@@ -1,4 +1,4 @@
-"""Records of what this process waits for: in calls, and in graphs by counters of collectives begun and ended."""
+"""Records of the collectives in which this process waits. Graphs count the collectives that have begun and ended."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ Counts = dict[str, tuple[int, int]]
 
 
 class Marks:
-    """The collectives in which this process waits; ``kept`` is True if graphs should record theirs too."""
+    """The collectives in which this process waits. If ``kept`` is True, graphs should record theirs too."""
 
     def __init__(self) -> None:
         self.kept = False
@@ -51,7 +51,7 @@ class Marks:
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """Return the seconds in each unfinished collective, longest first; in a graph, since it was first seen here."""
+        """Return the seconds in each unfinished collective, longest first. In graphs, count from the first look."""
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The state of a rank that waits, and the report of a stall."""
+"""The state of a waiting rank, and the report of a stall."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 
 @dataclass(frozen=True)
 class State:
-    """The state that a rank reports to the ranks that wait for it."""
+    """The state of a rank, as reported to the ranks that wait for it."""
 
     rank: int
     pid: int
@@ -39,7 +39,7 @@ def current_state(rank: int, host: str) -> State:
 
 
 def place() -> str:
-    """Return the main thread's current line: the innermost line of the user's program, or else of this package."""
+    """Return the innermost line of the user's program that the main thread is in, or else of this package."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     if frame is None:
         return ""
@@ -54,7 +54,7 @@ def place() -> str:
 
 
 def describe(states: Sequence[State], seconds: float) -> list[str]:
-    """Return the report's lines: a headline, the rank that has waited longest, the ranks elsewhere, and the others."""
+    """Return the lines of the report: headline, longest-waiting rank, ranks that are not in this call, other ranks."""
     first = max(states, key=lambda state: (round(state.longest), -state.rank))
     name = next(iter(first.waits), "")
     elsewhere = [state for state in states if name not in state.waits]

@@ -12,7 +12,7 @@ _watch: StallWatch | None = None
 
 
 def timeout_of(environment: Mapping[str, str], given: float | None = None) -> float | None:
-    """Return the seconds after which a wait ends the run, or None for never; the environment overrides ``given``."""
+    """Return the seconds of waiting that end the run (None or 0: no limit). The environment overrides ``given``."""
     if given is not None and not given > 0:
         raise InputError("stall_timeout", expected="a number of seconds above 0, or None", received=repr(given))
     text = environment.get(VARIABLE)
@@ -28,7 +28,10 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
 
 
 def watch_for_stalls(world: Communicator, stall_timeout: float | None = None) -> StallWatch | None:
-    """Watch this rank's waits: log one after a minute, and end the run after ``stall_timeout`` s; collective."""
+    """Watch this rank's waits: log a wait of a minute, and end the run after ``stall_timeout`` seconds.
+
+    All ranks must call this.
+    """
     global _watch
     timeout = timeout_of(os.environ, stall_timeout)
     if world.size == 1 or timeout == 0:

@@ -1,7 +1,7 @@
-"""The stall watch: a thread of each rank that notices when the rank waits in a collective for too long.
+"""The stall watch: a thread on each rank that notices when the rank waits too long in a collective.
 
-It then asks the other ranks for their states, over connections of its own, and ends the run if there is a timeout.
-Horovod's own check reports nothing over Gloo, and a rank that hangs in a collective cannot take part in another one.
+It then asks the other ranks for their states, over separate connections, and ends the run if a timeout is set.
+Horovod's own check reports nothing over Gloo, and a rank that hangs in one collective cannot take part in another.
 """
 
 import atexit
@@ -36,7 +36,7 @@ _LINGER_S = 3.0  # the other ranks end later: launchers quote the rank that ends
 
 @register
 class Endpoints(NamedTuple):
-    """Where the watch of a rank listens: an address and a port for the ranks of each host."""
+    """The addresses and ports at which a rank's watch listens, one for the ranks of each host."""
 
     pid: int
     host: str
@@ -44,7 +44,7 @@ class Endpoints(NamedTuple):
 
 
 class StallWatch:
-    """The stall watch of a rank; making it is collective."""
+    """The stall watch of a rank. All ranks must create it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class StallWatch:
                 warned = False
 
     def _end_run(self, timeout: float) -> None:
-        """Report the stall and end all ranks, unless another rank does so."""
+        """Report the stall and end all ranks, unless another rank does this."""
         states = self._ask(range(len(self._endpoints)), {})
         if self._reported.is_set() or states[self.rank].longest < timeout:
             return  # another rank has reported, or the wait is over
@@ -109,12 +109,12 @@ class StallWatch:
         _exit()
 
     def _reports(self, states: Sequence[State], seconds: float) -> bool:
-        """Return whether this rank reports: the lowest rank that has waited so long, or is about to have."""
+        """Return whether this rank is the one to report: the lowest rank that has waited about ``seconds``."""
         room = max(1.0, 2 * self._interval())
         return self.rank == min(state.rank for state in states if state.longest >= seconds - room)
 
     def _ask(self, ranks: Sequence[int], question: dict) -> list[State]:
-        """Return the state of each rank, or the reason why it does not answer."""
+        """Return the state of each rank, or the reason for its silence."""
         states: dict[int, State] = {}
 
         def ask(rank: int) -> None:
@@ -168,7 +168,7 @@ class StallWatch:
 
 
 def _exit() -> None:
-    """End this process, whose main thread is stuck in a call."""
+    """End this process, whose main thread hangs in a call."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
