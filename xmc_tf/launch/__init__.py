@@ -1,6 +1,6 @@
-"""``python -m xmc_tf.launch``: run a program on several ranks of this machine or of several hosts.
+"""``python -m xmc_tf.launch``: run a program on several ranks, on this machine or on several hosts.
 
-Options and environment give the ``hosts`` and the ``plan``. A ``node`` process on each host connects to the launcher
-(``nodes``), checks its host, and starts the ranks that the engine (``engines``) describes. Its reports make the outcome
-(``running``). If hosts are lost, the ``job`` runs again on the others.
+The options and the environment determine the ``hosts`` and the ``plan``. On each host, a ``node`` process connects to
+the launcher (``nodes``), checks its host, and starts the ranks as the engine (``engines``) requires. The nodes report
+the progress of the ranks (``running``). If hosts are lost, the ``job`` runs again on the remaining ones.
 """

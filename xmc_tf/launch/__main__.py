@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run_from_here(
     args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
-    """Return what runs the program on hosts whose nodes this command starts; None after ``--dry-run``."""
+    """Return a function that starts the nodes and runs the program on them, or None after ``--dry-run``."""
     hosts = choose_hosts(args, os.environ, gpus)
     refuse_from_here(args, checked=args.check_only or not hosts.only_here)
     if args.dry_run:
@@ -82,7 +82,7 @@ def _run_from_here(
 def _run_manual_nodes(
     args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
-    """Return what runs the program on nodes that users start, or is such a node; None after ``--dry-run``."""
+    """Return a function that runs the program on nodes started by users, or serves as one; None after ``--dry-run``."""
     manual_nodes.check_options(args)
     here = manual_nodes.slots_here(args, gpus)
     if args.dry_run:
@@ -116,14 +116,14 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
 
 
 def _checks(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> Checks | None:
-    """Return what is checked first; None if all ranks are on this host."""
+    """Return the checks to make before the run, or None if all ranks are on this host."""
     if hosts.only_here and not args.check_only:
         return None
     return Checks(inputs_of(program), shared_folder_of(args, program), strict=not args.skip_checks)
 
 
 def _describe_run(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> str:
-    """Return what happens before, during and after the run of the program, for ``--dry-run``."""
+    """Return a description of the checks, restarts and output of a run, for ``--dry-run``."""
     lines = [checks.describe()] if (checks := _checks(args, program, hosts)) else []
     if args.check_only:
         return "\n".join([*lines, "starts:  nothing (--check-only)"])

@@ -18,7 +18,7 @@ COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "ports")
 
 
 class HostCheck(NamedTuple):
-    """The result of one check of one host: what is shown, the problem or "", and its fix."""
+    """The result of one check on one host: the text to show, the problem (or ""), and its fix."""
 
     text: str
     problem: str = ""
@@ -56,7 +56,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> HostChecks:
-    """Start the nodes of all hosts, and compare what they find with this host."""
+    """Start the nodes of all hosts, and compare their files and versions with those of this host."""
     token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
     written, own_problem = Path(shared, mark), ""
     request = {"folder": os.getcwd(), "paths": list(paths), "shared": shared, "mark": mark, "token": token}

@@ -25,12 +25,12 @@ _PROXY_S = 10.0
 
 
 def default_controller() -> Controller:
-    """Return ``mpi`` where Horovod is not installed but mpi4py is, otherwise ``gloo``."""
+    """Return ``mpi`` if mpi4py is installed and Horovod is not, otherwise ``gloo``."""
     return "mpi" if find_spec("horovod") is None and find_spec("mpi4py") is not None else "gloo"
 
 
 def check_installed(controller: Controller) -> None:
-    """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``."""
+    """Check that the package that connects the ranks is installed: Horovod, or mpi4py with ``mpiexec``."""
     package, name, fix = "mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"
     if controller == "gloo":
         package, name = "horovod", "Horovod"
@@ -42,7 +42,7 @@ def check_installed(controller: Controller) -> None:
 
 
 class Launcher(ABC):
-    """The engine that turns processes into ranks. The nodes must know the job before it starts the ranks."""
+    """The engine that starts processes as ranks. The nodes must have received the job before."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
@@ -57,7 +57,7 @@ class Launcher(ABC):
         pass
 
     def status(self) -> int | None:
-        """Return the exit status of mpiexec; None while it runs, and for an engine without it."""
+        """Return the exit status of mpiexec, or None if it is running or the engine does not use it."""
         return None
 
     def finish(self, number: int, status: int) -> None:
@@ -96,7 +96,7 @@ class Gloo(Launcher):
 
 
 class Mpi(Launcher):
-    """MPI: mpiexec starts a stand-in for each rank, and Open MPI's daemon on other hosts through their nodes."""
+    """MPI: mpiexec starts a proxy for each rank and for Open MPI's daemon on each other host. Nodes do the work."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Mpi(Launcher):
             self.tail.extend(text for line in stream if (text := line.decode(errors="replace").strip()))
 
     def _accept(self) -> None:
-        """Pass the commands of stand-ins on to the nodes."""
+        """Forward the commands of the proxies to the nodes."""
         with contextlib.suppress(OSError):  # the server is closed
             while True:
                 proxy, _ = self._server.accept()
@@ -157,7 +157,7 @@ class Mpi(Launcher):
 
 
 def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
-    """Return the command that starts a stand-in for each slot of the hosts; MPI uses these networks (default: all)."""
+    """Return the command that starts a proxy for each slot of the hosts. MPI uses ``networks`` (default: all)."""
     if hosts.only_here:
         networks = ["lo"]
     command = [str(Path(sys.executable).with_name("mpiexec")), "--allow-run-as-root"]

@@ -9,7 +9,7 @@ BUSY_MEMORY, BUSY_TIME = 0.5, 0.5
 
 
 class Gpu(NamedTuple):
-    """A GPU: its name for ``CUDA_VISIBLE_DEVICES``, and the shares of its memory and time that are used."""
+    """A GPU: its name for ``CUDA_VISIBLE_DEVICES``, and the used fractions of its memory and time."""
 
     name: str
     memory: float
@@ -21,7 +21,7 @@ class Gpu(NamedTuple):
 
 
 def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gpu]:
-    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py (``library``) is missing."""
+    """Return the visible GPUs, least busy first, or none if the driver or nvidia-ml-py (``library``) is missing."""
     try:
         nvml = import_module("pynvml") if library is None else library
     except ImportError:
@@ -58,7 +58,7 @@ def _gpu(nvml: Any, number: int) -> tuple[Gpu, str]:
 
 
 def _visible(variable: str | None, gpus: list[tuple[Gpu, str]]) -> list[Gpu]:
-    """Return the GPUs that CUDA would show: those before the first invalid name."""
+    """Return the GPUs that are visible to CUDA: it ignores all names from the first invalid one on."""
     if variable is None:
         return [gpu for gpu, _ in gpus]
     found = []

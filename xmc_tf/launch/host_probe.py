@@ -1,4 +1,4 @@
-"""The steps of the checks that a node runs on its host."""
+"""The checks that a node makes on its host, step by step."""
 
 import contextlib
 import hashlib
@@ -25,7 +25,7 @@ _MOST_FILES = 1000
 
 
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
-    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts."""
+    """Return this host's versions, checksums, disk space and GPUs. Change to the run's folder and listen for nodes."""
     os.chdir(folder)
     return {
         "versions": versions(PACKAGES),
@@ -39,7 +39,7 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, 
 
 
 def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
-    """Connect to the nodes of all other hosts at once; return the names of those that do not answer."""
+    """Connect to the nodes of all other hosts at the same time, and return the names of those that do not answer."""
     end = time.monotonic() + patience_s
     answered: list[str] = []
     threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]
@@ -54,7 +54,7 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": conn
 
 
 def quick_checksum(path: str) -> str | None:
-    """Return a checksum of a file or folder (16 pieces of a large file) within seconds; None if it is missing."""
+    """Return a checksum of a file or folder within seconds, or None if it is missing. Large files are only sampled."""
     root = Path(path)
     total = hashlib.blake2b(digest_size=8)
     if not root.exists():
@@ -80,7 +80,7 @@ def quick_checksum(path: str) -> str | None:
 
 @cache
 def _greeter(address: str) -> socket.socket:
-    """Return a server that greets each caller, until this process ends."""
+    """Return a server that sends a greeting to each caller until this process ends."""
     server = socket.create_server((address, 0), backlog=1024)
 
     def greet() -> None:

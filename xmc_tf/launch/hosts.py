@@ -1,4 +1,4 @@
-"""The hosts of a run, and the lists that name them: flags, JSON, hostfiles, and schedulers."""
+"""The hosts of a run, and parsers for host lists from flags, JSON, hostfiles and schedulers."""
 
 import json
 import re
@@ -30,7 +30,7 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The hosts of a run with unique names, in the order of the ranks; rank 0 is on the first one."""
+    """The hosts of a run, with unique names, in rank order. Rank 0 is on the first host."""
 
     all: Sequence[Host]
     source: str = field(default="the hosts", compare=False)  # for messages
@@ -60,7 +60,7 @@ class Hosts:
         return all(is_here(host.name) for host in self.all)
 
     def as_flag(self) -> str:
-        """Return the hosts as horovodrun's ``-H`` and mpiexec's ``--host`` take them."""
+        """Return the hosts in the format of horovodrun's ``-H`` and mpiexec's ``--host``."""
         return ",".join(f"{host.name}:{host.slots}" for host in self.all)
 
     def host_of(self, rank: int) -> Host:
@@ -71,7 +71,7 @@ class Hosts:
         raise IndexError("there are fewer ranks")
 
     def limited(self, most: int) -> "Hosts":
-        """Return the first hosts with at most this number of ranks in total."""
+        """Return the first hosts, cut to at most this number of ranks in total."""
         kept, left = [], most
         for host in self.all:
             if left > 0:
@@ -84,7 +84,7 @@ class Hosts:
 
 
 def make_host(name: str, slots: int, where: str) -> Host:
-    """Return a host, after a check of its name and its number of ranks; an error names ``where`` they were read."""
+    """Return a host after checking its name and number of ranks. ``where`` names their source in errors."""
     # IPv6 addresses contain the colon that separates name and slots for horovodrun and mpiexec.
     if len(name) > 253 or _NAME.fullmatch(name) is None:
         raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
@@ -107,7 +107,7 @@ def is_here(name: str) -> bool:
 
 
 def parse_flag(text: str) -> Hosts:
-    """Return the hosts of ``-H``, such as ``one:4,10.0.0.2:2``."""
+    """Parse the hosts of ``-H``, such as ``one:4,10.0.0.2:2``."""
     hosts = []
     for number, part in enumerate(text.split(","), 1):
         where = f"-H, host {number}"
@@ -119,7 +119,7 @@ def parse_flag(text: str) -> Hosts:
 
 
 def read_hostfile(path: str | Path) -> Hosts:
-    """Return the hosts of a hostfile: a host per line, with ``slots=4`` or ``:4``; ``#`` begins a comment."""
+    """Read a hostfile: one host per line, with ``slots=4`` or ``:4``. ``#`` starts a comment."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is not a file", expected="a file with one host per line, or JSON")
@@ -147,7 +147,7 @@ def read_hostfile(path: str | Path) -> Hosts:
 
 
 def read_json_hosts(path: str | Path) -> Hosts:
-    """Return the hosts of a JSON file ``{"host": number of GPUs}``."""
+    """Read the hosts from a JSON file of the form ``{"host": number of GPUs}``."""
     hosts = []
     for name, slots in read_json(path, expected='{"host": number of GPUs, ...}', unique_keys=True).items():
         if type(slots) is not int:
@@ -177,7 +177,7 @@ def _number(text: str, where: str) -> int:
 
 
 def hosts_of_scheduler(environment: Mapping[str, str]) -> Hosts | None:
-    """Return the hosts that Slurm or Kubernetes' MPI operator has assigned to this job, or None."""
+    """Return the hosts that Slurm or the Kubernetes MPI Operator assigned to this job, or None if there are none."""
     if "SLURM_JOB_NODELIST" in environment:
         return _slurm(environment)
     # The MPI operator mounts a hostfile into the launcher's pod, and sets Open MPI's variable.
@@ -186,7 +186,7 @@ def hosts_of_scheduler(environment: Mapping[str, str]) -> Hosts | None:
 
 
 def expand_slurm_tasks(text: str) -> list[int]:
-    """Return the number of tasks per host of Slurm's compressed list, such as [4, 4, 1] for ``4(x2),1``."""
+    """Return the number of tasks on each host from Slurm's compressed list: [4, 4, 1] for ``4(x2),1``."""
     tasks: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part.strip())

@@ -23,7 +23,7 @@ class Checks(NamedTuple):
 
 
 class Job:
-    """A run, with its checks, and with restarts on the remaining hosts if some are lost."""
+    """A run with its checks. If hosts are lost, the run restarts on the remaining ones."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Runs on nodes that the user starts one by one, without ssh: node 0 is the master, the others do what it says."""
+"""Runs on nodes that users start themselves, without ssh. Node 0 is the master and controls the others."""
 
 import argparse
 import hashlib
@@ -57,7 +57,7 @@ def describe(args: argparse.Namespace, here: int) -> str:
 
 
 def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
-    """Serve the master until the run ends, and return its status."""
+    """Serve the master until the run ends, and return the exit status."""
     master = (args.master_addr, args.master_port)
     connection = _connect(master, read_secret(args.secret_file), args.node_rank, args.timeout)
     node = HostNode(connection, slots=here, lost_after_s=lost_after(args.timeout))
@@ -78,7 +78,7 @@ def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
 
 
 def read_secret(path: str) -> bytes:
-    """Return the secret of a file, as bytes of the length that the handshake needs."""
+    """Read the secret file, and return a hash of it with the length that the handshake needs."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"--secret-file: {path} is not a file")
@@ -97,7 +97,7 @@ def master_address(args: argparse.Namespace) -> str:
 
 
 def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: float) -> socket.socket:
-    """Connect to the master, which may start later than this node."""
+    """Connect to the master. Retry until the timeout, because it may start later than this node."""
     end, problem = time.monotonic() + timeout_s, ""
     while time.monotonic() < end:
         try:

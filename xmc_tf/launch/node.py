@@ -43,9 +43,10 @@ _LONGEST_LINE = 1 << 16
 
 
 class Child:
-    """A process in a session of its own, which ends with the thread that starts it; its output is shown line by line.
+    """A process in its own session. It ends with the thread that starts it, and its output is shown line by line.
 
-    ``show`` gets "out" or "err" and a line; ``ended``, in another thread, the status (negative for a signal) after all.
+    ``show`` is called with "out" or "err" and each line. At the end, ``ended`` is called in another thread with the
+    exit status (negative for a signal).
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Child:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def stop(self) -> None:
-        """Send SIGTERM to the process and its children, and SIGKILL later."""
+        """Send SIGTERM to the process and its children, and later SIGKILL if it is still running."""
         if self.stopping.is_set():
             return
         self.stopping.set()
@@ -129,7 +130,7 @@ class HostNode:
         self._send(HELLO, slots=slots, network=network, proxies=path)
 
     def serve(self) -> int | None:
-        """Serve the launcher until it ends; return the exit status of the run, or None if the launcher is lost."""
+        """Serve the launcher until it ends. Return the run's exit status, or None if the connection was lost."""
         unpacker = Unpacker()
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             for one in (self._launcher, self._proxies):
@@ -198,7 +199,7 @@ class HostNode:
         return proxy in self._by_proxy
 
     def _start(self, environment: Mapping[str, str], proxy: socket.socket | None) -> Child:
-        """Start a rank, whose numbers are in its variables."""
+        """Start a rank. Environment variables give its number and its number on this host."""
         horovod = "HOROVOD_RANK" in environment
         rank, local_rank, local_size = (int(environment[name]) for name in (_OF_HOROVOD if horovod else _OF_MPI))
         of = {"run": self._job["run"], "rank": rank}
@@ -239,7 +240,7 @@ class HostNode:
         return child
 
     def _run(self, number: int, line: str) -> None:
-        """Run a command line, by which mpiexec starts its part on this host."""
+        """Run a command line with which mpiexec starts its processes on this host."""
         last, run = deque[str](maxlen=20), self._job["run"]
 
         def ended(status: int) -> None:
@@ -258,7 +259,7 @@ class HostNode:
 
 
 def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
-    """Make the kernel end the connection when the other host has not answered probes for about ``timeout_s``."""
+    """Make the kernel close the connection if the other host answers no probes for about ``timeout_s`` seconds."""
     every = max(1, int(timeout_s / (_PROBES + 1)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
@@ -269,7 +270,7 @@ def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks."""
+    """Return adjacent cores for each rank, as evenly as possible, or all cores for each if there are more ranks."""
     if ranks > len(cores):
         return [list(cores)] * ranks
     return [part.tolist() for part in np.array_split(cores, ranks)]

@@ -1,4 +1,4 @@
-"""The nodes of a run, as the launcher sees them."""
+"""The launcher's connections to the nodes of a run."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ Event = tuple[str, dict[str, Any] | None]
 
 
 class NodeError(Exception):
-    """A node did not start, did not answer in time, or failed."""
+    """A node that did not start, did not answer in time, or failed."""
 
 
 class NodeConnection:
@@ -48,7 +48,7 @@ class NodeConnection:
             self._connection.sendall(frame({"kind": kind, **fields}))
 
     def ask(self, step: str, **fields: Any) -> dict[str, Any]:
-        """Run a step of the checks on the node, and return its answer."""
+        """Run one step of the checks on the node, and return its answer."""
         self.send(ASK, question={"step": step, **fields})
         try:
             answer = self.answers.get(timeout=max(0.01, self.end - time.monotonic()))
@@ -108,7 +108,7 @@ class Nodes:
             node.send(kind, **fields)
 
     def start(self, hosts: Iterable[Host], seconds: float) -> None:
-        """Start the nodes of these hosts that are not there, and wait for them; ``errors`` has those that failed."""
+        """Start the missing nodes of these hosts, and wait for them. Failures are recorded in ``errors``."""
         names = [host.name for host in hosts]
         for name in names:
             self.errors.pop(name, None)
@@ -121,7 +121,7 @@ class Nodes:
                 self.errors.setdefault(name, "no answer in time")
 
     def wait(self, here: int, nodes: int) -> Hosts:
-        """Wait for all nodes that users start, and return the hosts of the run, with ``here`` ranks on this host."""
+        """Wait for all nodes that users start. Return the hosts of the run, with ``here`` ranks on this host."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._by_number) == nodes - 1, self.timeout_s):
                 missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
@@ -135,7 +135,7 @@ class Nodes:
     def ask_all(
         self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """Return the answers, within a share of the time limit, of the hosts that have not failed (see ``errors``)."""
+        """Return the answers by host. Hosts that fail or do not answer in time are left out (see ``errors``)."""
 
         def ask_one(node: NodeConnection) -> dict[str, Any]:
             node.end = time.monotonic() + share * self.timeout_s
@@ -165,7 +165,7 @@ class Nodes:
                 process.wait()
 
     def _start(self, name: str) -> None:
-        """Start the node of a host, here or over ssh, unless the user does so."""
+        """Start the node of a host, here or over ssh. Other hosts are skipped if users start their nodes."""
         here = is_here(name)
         if self._by_hand and not here:
             return
@@ -188,7 +188,7 @@ class Nodes:
         threading.Thread(target=self._wait_for_end, args=(name, process), daemon=True).start()
 
     def _wait_for_end(self, name: str, process: subprocess.Popen[str]) -> None:
-        """Wait for the end of a node; before its connection, its last line says why it ended."""
+        """Wait until a node ends. If it has never connected, record its last line of output as the error."""
         lines: deque[str] = deque(maxlen=1)
         assert process.stdout is not None
         with process.stdout as stream:
@@ -200,7 +200,7 @@ class Nodes:
                 self._changed.notify_all()
 
     def _serve(self, connection: socket.socket, number: int, called: int) -> None:
-        """Register a node, and pass its messages on until its connection ends."""
+        """Register a node, and forward its messages until its connection ends."""
         try:
             if self._lost_after_s:
                 end_when_lost(connection, self._lost_after_s)
@@ -243,12 +243,12 @@ class Nodes:
 
 
 def address_towards(hosts: Iterable[str]) -> str:
-    """Return this host's address on the route to the first of the other hosts; the loopback if there are none."""
+    """Return this host's address on the route to the first remote host, or the loopback if there is none."""
     return next((found for host in hosts if not is_here(host) and (found := address_on_route(host))), LOOPBACK)
 
 
 def ssh_command(timeout_s: float) -> list[str]:
-    """Return the command that runs commands on another host without a password, within a third of the time limit."""
+    """Return the ssh command for another host: without password, and with a third of the time limit to connect."""
     third = max(1, int(timeout_s / 3))
     options = ["BatchMode=yes", "StrictHostKeyChecking=accept-new", f"ConnectTimeout={third}"]
     # The client ends when the other host is lost.
@@ -257,7 +257,7 @@ def ssh_command(timeout_s: float) -> list[str]:
 
 
 def _python_line(arguments: Sequence[str]) -> str:
-    """Return the shell line that starts a node in this folder, with this Python, on another host."""
+    """Return the shell command that starts a node on another host, with this folder and this Python."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]))
     # An installed package is found without the variable, which would only hide a different version.
     ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '

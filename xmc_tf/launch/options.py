@@ -1,4 +1,4 @@
-"""The options of the launcher, and the hosts and the program that they choose."""
+"""The launcher's options, and the hosts and program that they select."""
 
 import argparse
 import os
@@ -132,7 +132,7 @@ def check_numbers(args: argparse.Namespace) -> None:
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
-    """Refuse options that have no effect if this command starts all nodes; ``checked``: the hosts are checked first."""
+    """Refuse options without effect when this command starts all nodes. ``checked``: the hosts are checked first."""
     if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
         option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
         raise InputError(f"{_flag(option)} cannot be used without --nodes", fix=f"add it, or remove {_flag(option)}")
@@ -149,7 +149,7 @@ def _flag(option: str) -> str:
 
 
 def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Hosts:
-    """Return the hosts of the run; in the environment, schedulers name the hosts of a job."""
+    """Return the hosts of the run, from the options or from a scheduler's environment variables."""
     if args.hosts is not None:
         hosts = read_json_hosts(args.hosts)
     elif args.hostfile is not None:
@@ -199,14 +199,14 @@ def choose_program(args: argparse.Namespace) -> list[str]:
 
 
 def inputs_of(program: Sequence[str]) -> list[str]:
-    """Return the files and folders among the arguments of a program, which all hosts need."""
+    """Return the program's arguments that are existing files or folders, which all hosts need."""
     outputs = {program[at + 1] for at, word in enumerate(program[3:-1], 3) if word in _OUTPUTS}
     words = [word for word in program[1:] if word not in outputs and not word.startswith("-")]
     return [word for word in dict.fromkeys(words) if word not in (".", "..", "/") and Path(word).exists()]
 
 
 def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
-    """Return the folder that all hosts must share: that of the model or of the results."""
+    """Return the folder that all hosts must share: the one for the model or for the results."""
     if args.shared_folder is not None:
         if not Path(args.shared_folder).is_dir():
             raise InputError(

@@ -13,7 +13,7 @@ from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The plan of a run: which command runs on which host and GPUs, with which environment."""
+    """The plan of a run: its hosts, GPUs, program and environment."""
 
     hosts: Hosts
     controller: Controller
@@ -62,7 +62,7 @@ class LaunchPlan:
 
 
 def lost_after(timeout_s: float) -> float:
-    """Return the seconds after which a host that does not answer is lost; its ranks must also end in time."""
+    """Return the seconds without an answer after which a host is lost. Its ranks must also end within this time."""
     return max(4.0, timeout_s / 4)
 
 

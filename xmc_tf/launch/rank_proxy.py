@@ -1,4 +1,4 @@
-"""A process that mpiexec starts in place of ssh (with a host and a command) or of a rank, which a node then starts."""
+"""A proxy that mpiexec starts in place of ssh (with host and command) or of a rank. A node starts the real process."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ _WITH_VALUE = "opiFlbcDEeIJLmOQRSWw"  # options of ssh that a value follows
 
 
 def split_command(words: Sequence[str]) -> tuple[str, str]:
-    """Return host and shell line of the arguments of ssh, whose options may also follow the host."""
+    """Return the host and the shell command from ssh's arguments. Options may also follow the host."""
     rest = list(words)
     for part in range(2):
         while rest and rest[0].startswith("-"):
@@ -28,7 +28,7 @@ def split_command(words: Sequence[str]) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Ask for the process, and end with its status."""
+    """Request the process, and exit with its status."""
     die_with_parent()
     variable, request = NODE, dict[str, Any](environment=dict(os.environ))
     if len(sys.argv) > 1:

@@ -1,4 +1,4 @@
-"""One run of a plan: its output, how each rank ended, and which one failed first."""
+"""One run of a plan: its output, the end of each rank, and the first failure."""
 
 import contextlib
 import itertools
@@ -50,18 +50,18 @@ class RankState:
 
     @property
     def failed(self) -> bool:
-        """Whether the rank ended with an error of its own, without being stopped."""
+        """Whether the rank failed by itself, rather than because it was stopped."""
         return self.ended_at is not None and self.status != 0 and not self.stopped
 
     @property
     def exit_code(self) -> int:
-        """The exit status of the rank in a shell; 1 if it was lost."""
+        """The rank's exit status as a shell reports it, or 1 if the rank was lost."""
         if self.status is None:
             return 1
         return 128 - self.status if self.status < 0 else self.status
 
     def describe(self, siblings: bool = False) -> str:
-        """Return how it ended, and its last lines; ``siblings`` mentions that other ranks were stopped."""
+        """Describe the rank's end and show its last lines. ``siblings`` adds that the other ranks were stopped."""
         who = f"rank {self.rank} (pid {self.pid} on {self.host})"
         if self.status is None:
             what = "was lost: its host is unreachable, or the node process there was killed"
@@ -80,7 +80,7 @@ class RankState:
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:
-    """Return the rank whose failure is the cause: one killed by a signal, or the one whose last line came first."""
+    """Return the rank that failed first: one killed by a signal, otherwise the one with the earliest last line."""
 
     def order(state: RankState) -> tuple[bool, float]:
         killed = state.status is not None and -state.status in _NEVER_CONSEQUENCES
@@ -90,7 +90,7 @@ def first_failure(ranks: Iterable[RankState]) -> RankState | None:
 
 
 class Output:
-    """The launcher's lines, and the ranks' on the screen and in files of ``log_dir``, to which a later run appends."""
+    """Output of the launcher and the ranks, on the screen and in files of ``log_dir``. Later runs append to these."""
 
     def __init__(self, log_dir: Path | None = None, quiet: bool = False) -> None:
         self._log_dir, self._quiet = log_dir, quiet
@@ -99,7 +99,7 @@ class Output:
             log_dir.mkdir(parents=True, exist_ok=True)
 
     def show(self, rank: int, stream: str, text: str) -> None:
-        """Print a rank's line, prefixed with the rank, on the stream it came from, and write it to the rank's file."""
+        """Print a rank's line to its original stream, prefixed with the rank, and write it to the rank's file."""
         print(f"[{rank}] {text}", file=sys.stdout if stream == "out" else sys.stderr, flush=True)
         if self._log_dir is not None:
             if rank not in self._files:
@@ -120,7 +120,7 @@ class Output:
 
 
 class Outcome(NamedTuple):
-    """The end of a run: its exit status, whether a signal has ended it, and whether a rank was lost with its host."""
+    """The result of a run: its exit status, whether a signal ended it, and whether a rank was lost with its host."""
 
     status: int
     interrupted: bool = False
@@ -128,7 +128,7 @@ class Outcome(NamedTuple):
 
 
 class RunningPlan:
-    """One run of a plan: start the ranks, show their output, stop all when one fails, and report the failure."""
+    """One run of a plan: start the ranks, show their output, stop all if one fails, and report the failure."""
 
     def __init__(self, plan: LaunchPlan, nodes: Nodes, output: Output) -> None:
         self.plan, self._nodes, self._output = plan, nodes, output
@@ -172,7 +172,7 @@ class RunningPlan:
         return Outcome(0)
 
     def _follow(self, engine: Launcher) -> None:
-        """Handle what the nodes report, until all ranks have ended."""
+        """Handle the messages of the nodes until all ranks have ended."""
         begun, gone_at = time.monotonic(), None
         while True:
             with contextlib.suppress(queue.Empty):
@@ -229,7 +229,7 @@ class RunningPlan:
                 state.ended_at = state.ended_at or time.monotonic()
 
     def _explain(self, engine: Launcher, missing: list[int]) -> None:
-        """Report a failure for which no rank has reported an error."""
+        """Report a failure that is not an error of a rank."""
         runner, status = {"gloo": "Horovod", "mpi": "mpiexec"}[self.plan.controller], engine.status()
         if missing:
             names = ", ".join(map(str, missing))
