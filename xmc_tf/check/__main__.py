@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Check the ranks, printing on rank 0, or verify a model."""
+    """Check the ranks and print the results on rank 0, or verify a model."""
     given = parser().parse_args(argv, cli.GivenFlags())
     if given.model is not None:
         unused = ("timeout", "shared_workdir", "megabytes", "communicator")
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
-    """Run all checks, and return the problems, which are the same on all ranks."""
+    """Run all checks, and return the problems. All ranks return the same ones."""
     found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
     several = len({place.host for place in found}) > 1

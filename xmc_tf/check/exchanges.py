@@ -1,4 +1,4 @@
-"""Checks of the collectives that training uses, with known results, timed with a short and a long message."""
+"""Checks of the collectives that training uses: results are compared with known ones, for short and long messages."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a collective: the median of a few calls, on the slowest rank."""
+    """The time of a collective on the slowest rank: the median of a few calls."""
 
     name: str
     right: bool
@@ -34,14 +34,14 @@ class Timing:
 
 
 class CollectiveTrial(NamedTuple):
-    """A collective call with its message, and a check of its result."""
+    """A collective call with a message, and a function that checks the result."""
 
     call: Callable[[], Any]
     is_right: Callable[[Any], bool]
 
 
 def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray]) -> bool:
-    """Return whether an array has the expected numbers, which are computed block by block."""
+    """Return whether an array has the expected numbers. They are computed block by block to save memory."""
     if got.shape != (count,):
         return False
     blocks = ((a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK))
@@ -56,7 +56,7 @@ def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray
 
 
 def broadcast(world: Communicator, count: int) -> CollectiveTrial:
-    """Return a broadcast of the last rank's numbers."""
+    """Return a trial in which the last rank broadcasts numbers."""
     root = world.size - 1
 
     def numbers(first: int, last: int) -> np.ndarray:
@@ -67,7 +67,7 @@ def broadcast(world: Communicator, count: int) -> CollectiveTrial:
 
 
 def all_reduce(world: Communicator, count: int) -> CollectiveTrial:
-    """Return a sum over the ranks of small whole numbers, which is exact in any order."""
+    """Return a trial that sums small integers over the ranks. The sum is exact in any order."""
 
     def numbers(first: int, last: int, factor: int) -> np.ndarray:
         return (np.arange(first, last, dtype=np.int64) % 1000 * factor).astype(np.float32)
@@ -80,7 +80,7 @@ def all_reduce(world: Communicator, count: int) -> CollectiveTrial:
 
 
 def all_to_all(world: Communicator, count: int) -> CollectiveTrial:
-    """Return an exchange of rows that show their source; ranks receive different numbers of rows."""
+    """Return a trial that exchanges rows, each marked with its source. Ranks receive different numbers of rows."""
     rank, size = world.rank, world.size
     width = 16
     unit = max(1, 2 * count // (width * size * (size + 1)))
@@ -110,7 +110,7 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], CollectiveTrial]] = {
 
 
 def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
-    """Run and time a collective of ``COLLECTIVES`` a few times on all ranks."""
+    """Run and time one of ``COLLECTIVES`` a few times. All ranks must call this."""
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
         trial, taken = COLLECTIVES[name](world, max(1, size // 4)), []

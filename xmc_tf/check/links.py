@@ -17,7 +17,7 @@ _MOST_COLUMNS = 16
 
 @dataclass(frozen=True)
 class Link:
-    """The speed between two hosts, in both directions at the same time."""
+    """The speed of the link between two hosts that both send at the same time."""
 
     hosts: tuple[str, str]
     ms: float  # for a message of SHORT_BYTES
@@ -28,7 +28,7 @@ class Link:
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Return rounds of pairs in which each meets each other one once, and nobody is in two pairs of a round."""
+    """Return rounds of disjoint pairs, such that every two of ``count`` participants form a pair exactly once."""
     places = list(range(count + count % 2))
     found = []
     for _ in range(len(places) - 1):
@@ -39,7 +39,7 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
 
 
 def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
-    """Exchange messages between the first ranks of every two hosts; collective."""
+    """Exchange messages between the first ranks of every two hosts. All ranks must call this."""
     hosts: dict[str, int] = {}
     for rank, host in enumerate(world.allgather(world.host)):
         hosts.setdefault(host, rank)
@@ -56,7 +56,7 @@ def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
 
 
 def _exchange(world: Communicator, partner: int | None, size: int) -> float:
-    """Return the least seconds of some exchanges with the partner; ranks without one take part with no rows."""
+    """Return the shortest time of a few exchanges with the partner. Ranks without a partner send no rows."""
     counts = np.zeros(world.size, np.int64)
     if partner is not None:
         counts[partner] = size
@@ -71,14 +71,14 @@ def _exchange(world: Communicator, partner: int | None, size: int) -> float:
 
 
 def slow_links(links: Sequence[Link]) -> list[Link]:
-    """Return the links that are much slower than the best quarter of them, the slowest first."""
+    """Return the links that are much slower than the fastest quarter, slowest first."""
     good = float(np.percentile([link.megabytes_per_second for link in links], _GOOD)) if links else 0.0
     slow = [link for link in links if link.megabytes_per_second < _SLOW * good]
     return sorted(slow, key=lambda link: link.megabytes_per_second)
 
 
 def as_table(links: Sequence[Link]) -> str:
-    """Return a matrix of the bandwidths and, below it, the slowest link; for many hosts the slowest links only."""
+    """Return a table of the bandwidths and the slowest link. With many hosts, it shows only the slowest links."""
     hosts = sorted({host for link in links for host in link.hosts})
     order = sorted(links, key=lambda link: link.megabytes_per_second)
     median = float(np.median([link.megabytes_per_second for link in links]))

@@ -122,7 +122,7 @@ def _header_state(path: Path, records: Records | None) -> tuple[str, str]:
 
 
 def _records_around(folder: Path) -> Records | None:
-    """Return the records for the ranker folder of a model, which is itself a PECOS model."""
+    """Return the records for the ranker folder inside a model. Such a folder is itself a PECOS model."""
     records = Records.around(folder)
     if records is None or not records.files:
         return None
@@ -135,7 +135,7 @@ def _records_around(folder: Path) -> Records | None:
 
 
 def _files_of_rankers(folder: Path) -> Iterator[str]:
-    """Yield the files that rankers without records must have: those of each level."""
+    """Yield the files of each level that rankers must have if there are no records of them."""
     for ranker in ("ranker", "ranker/ranker"):
         try:
             depth = read_json(folder / ranker / "param.json").get("depth")

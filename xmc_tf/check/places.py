@@ -18,7 +18,7 @@ PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 @register
 @dataclass(frozen=True)
 class Place:
-    """The place of a rank: where it runs, and with which versions."""
+    """The place of a rank: its host and process, and the versions of its packages."""
 
     rank: int
     local_rank: int
@@ -68,7 +68,7 @@ def warnings(places: Sequence[Place]) -> list[str]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges, such as ``0-3,8``."""
+    """Format numbers as ranges, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:
@@ -79,7 +79,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def ranks_without(world: Communicator, folder: Path) -> list[int]:
-    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there; collective."""
+    """Return the ranks that cannot see rank 0's file in ``folder`` or cannot write there. All ranks must call this."""
     token, problem = world.broadcast(secrets.token_hex(16)), ""
     mark = folder / f".xmc_tf-check-{token}"
     if world.rank == 0:

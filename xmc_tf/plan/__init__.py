@@ -1,1 +1,1 @@
-"""Estimates of the memory, network traffic and duration of a training."""
+"""Estimates of the memory, network traffic and duration of a training run."""

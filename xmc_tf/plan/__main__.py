@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.plan``: estimate memory, network traffic and duration of a training."""
+"""``python -m xmc_tf.plan``: estimate the memory, network traffic and duration of a training run."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
 def number(text: str) -> float:
-    """Return a positive number such as ``3e6``, ``2M`` or ``500k``."""
+    """Parse a positive number such as ``3e6``, ``2M`` or ``500k``."""
     match = re.fullmatch(r"(\d{1,15}(?:[_,]\d{3})*(?:\.\d+)?(?:e\+?\d{1,2})?)([kmgb]?)", text.strip().lower())
     value = float(re.sub("[_,]", "", match[1])) * _UNITS[match[2]] if match else 0.0
     if not 0 < value <= 1e13:
@@ -35,7 +35,7 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Return a positive whole number such as ``3e6``."""
+    """Parse a positive integer such as ``3e6``."""
     value = number(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, received {text!r}")

@@ -30,20 +30,20 @@ class EncoderSize:
 
     @property
     def layer_weights(self) -> int:
-        """The number of weights of all layers: attention, feed-forward, normalization."""
+        """The number of weights in all layers: attention, feed-forward and normalization."""
         return self.layers * (4 * self.width**2 + 2 * self.width * self.feed_forward + 9 * self.width)
 
     @property
     def weights(self) -> int:
-        """The number of all weights, token embeddings included."""
+        """The number of all weights, including embeddings of tokens and positions."""
         return self.layer_weights + (self.vocabulary + self.positions) * self.width
 
     def forward_flops(self, tokens: int) -> float:
-        """Return the floating-point operations that encode one document."""
+        """Return the number of floating-point operations to encode one document."""
         return 2.0 * self.layer_weights * tokens + 4.0 * self.layers * tokens**2 * self.width
 
     def activation_bytes(self, tokens: int, half: bool) -> float:
-        """Return the memory of one document's activations, which are kept until the gradients are computed."""
+        """Return the memory of one document's activations, in bytes. They are kept until the gradients are computed."""
         # In half precision, a layer keeps 34 bytes per token and width, and 5 per attention weight (Korthikanti et al.
         # 2022, https://arxiv.org/abs/2205.05198).
         kept = self.layers * tokens * (34.0 * self.width + 5.0 * self.heads * tokens)
@@ -66,7 +66,7 @@ ENCODERS = {
 
 
 def encoder_size(name: str) -> EncoderSize:
-    """Return the shape of an encoder: a name of ``ENCODERS``, or a folder with a ``config.json``."""
+    """Return the size of an encoder, given by a name in ``ENCODERS`` or a folder with a ``config.json``."""
     if (config := Path(name) / "config.json").is_file():
         return _from_config(config)
     known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
@@ -100,7 +100,7 @@ def _from_config(path: Path) -> EncoderSize:
 
 @dataclass(frozen=True)
 class Device:
-    """The sustained speed and the memory of a device."""
+    """The sustained speed and the memory of one device."""
 
     single: float  # floating-point operations per second, in TF32 if possible
     half: float
@@ -138,12 +138,12 @@ class Machines:
         return self.hosts * self.ranks_per_host
 
     def ring_seconds(self, sent: float) -> float:
-        """Return the seconds of an all-reduce in which each rank sends ``sent`` bytes to the next one."""
+        """Return the seconds of an all-reduce in which each rank sends ``sent`` bytes to the next rank."""
         # Neighbours in the ring share a host, so only one rank per host uses the network.
         return sent / (self.network if self.hosts > 1 else _WITHIN_A_HOST)
 
     def pairwise_seconds(self, sent: float) -> float:
-        """Return the seconds of an all-to-all in which each rank sends ``sent`` bytes, evenly to all others."""
+        """Return the seconds of an all-to-all in which each rank sends ``sent`` bytes, evenly to all other ranks."""
         leaving = (self.ranks - self.ranks_per_host) / max(self.ranks - 1, 1)
         # All ranks of a host send at the same time.
         per_rank = self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
@@ -151,7 +151,7 @@ class Machines:
 
 
 def parse_hosts(text: str) -> tuple[int, int]:
-    """Return the number of hosts, and of ranks of each, from ``4x8`` or ``8``."""
+    """Return the number of hosts and of ranks per host from ``4x8``, or from ``8`` for one host."""
     match = re.fullmatch(r"(?:(\d{1,5})\s*[x×X*]\s*)?(\d{1,5})", text.strip())
     hosts, ranks = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if hosts < 1 or ranks < 1:

@@ -1,4 +1,4 @@
-"""The estimate of each stage: features, label tree, fine-tuning, embeddings, rankers."""
+"""Estimates for each stage: features, label tree, fine-tuning, embeddings and rankers."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,7 +36,7 @@ _SCORE_ARRAYS = 8  # one number per document and node: scores, targets, weights,
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """The estimate of one stage of a training."""
+    """The estimate for one stage of a training run."""
 
     name: str
     memory: float  # bytes per rank
@@ -49,7 +49,7 @@ class StageEstimate:
 
 
 def size(number: float) -> str:
-    """Return bytes in a readable unit."""
+    """Format a number of bytes with a readable unit."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{number / scale:,.1f} {unit}"
@@ -57,7 +57,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in a readable unit."""
+    """Format a number of seconds with a readable unit."""
     if seconds >= 48 * 3600:
         return f"{seconds / 86400:,.1f} days"
     if seconds >= 5400:
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def features(data: DataSizes, machines: Machines) -> StageEstimate:
-    """Estimate TF-IDF: each rank counts the words of its own documents."""
+    """Estimate TF-IDF. Each rank counts the words of its own documents."""
     entries = data.documents * data.entries
     return StageEstimate(
         "TF-IDF", memory=entries / machines.ranks * 16 + data.features * 200,
@@ -77,7 +77,7 @@ def features(data: DataSizes, machines: Machines) -> StageEstimate:
 
 
 def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> StageEstimate:
-    """Estimate the label tree, whose labels are clustered by the mean features of their documents."""
+    """Estimate the label tree. It clusters labels by the mean features of their documents."""
     given = _label_entries(data)
     per_label = min(given / data.labels * _DIFFERENT, data.features)
     if given > MANY_ENTRIES:
@@ -97,12 +97,12 @@ def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> Stage
 
 
 def _label_entries(data: DataSizes) -> float:
-    """Return the number of features of each label's documents, summed over the labels."""
+    """Return the number of feature entries of each label's documents, summed over all labels."""
     return data.documents * data.labels_per_document * data.entries
 
 
 class RankerWork(NamedTuple):
-    """The work of training the rankers of one tree, in feature entries that one pass over all labels reads."""
+    """The work to train the rankers of one tree, measured in feature entries read by one pass over all labels."""
 
     total: float
     longest: float  # of the root's task, which one core solves from beginning to end
@@ -111,10 +111,10 @@ class RankerWork(NamedTuple):
 
 
 def ranker_work(data: DataSizes, entries: float, *, nr_splits: int = 16, max_leaf_size: int = 100) -> RankerWork:
-    """Estimate the work of one tree's rankers, for documents of ``entries`` features (a dense one counts less).
+    """Estimate the work for one tree's rankers, for documents with ``entries`` features (a dense one counts less).
 
-    A document is matched to a cluster if it has one of its labels. Labels are assumed to be independent, and clusters
-    to be equally frequent: a cluster contains many labels, so their different frequencies hardly matter.
+    A document is matched to a cluster if it has one of the cluster's labels. Labels are assumed to be independent, and
+    clusters to be equally frequent: a cluster contains so many labels that their different frequencies hardly matter.
     """
     leaves = half_bounds(data.labels, binary_depth(data.labels, max_leaf_size))
     works: list[np.ndarray] = []
@@ -132,10 +132,10 @@ def rankers(
     data: DataSizes, width: int, machines: Machines, *, trees: int = 1, nr_splits: int = 16, max_leaf_size: int = 100,
     streamed: bool | None = None,
 ) -> StageEstimate:  # fmt: skip
-    """Estimate the linear rankers: an even share of their work, but at least the root's task.
+    """Estimate the linear rankers. Their work is shared evenly, but takes at least as long as the root's task.
 
-    ``width`` is the dimension of the embeddings beside the features, or 0. ``streamed`` rankers are written as they are
-    solved, by default if the data are large.
+    ``width`` is the dimension of the embeddings next to the features, or 0. ``streamed`` rankers are written to disk as
+    soon as they are solved; by default, large data are streamed.
     """
     work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
@@ -164,7 +164,7 @@ def rankers(
 
 @dataclass(frozen=True)
 class FineTuningOptions:
-    """The options that determine time and memory."""
+    """The options that affect the time and memory of fine-tuning."""
 
     batch_size: int = 32  # per rank
     epochs: float = 3
@@ -177,7 +177,7 @@ class FineTuningOptions:
 
 
 def trained_nodes(labels: int, options: FineTuningOptions) -> int:
-    """Return the number of nodes of the last level that is fine-tuned, which may be the labels themselves."""
+    """Return the number of nodes on the last fine-tuned level, which may be the label level."""
     leaves = 2 ** binary_depth(labels, options.max_leaf_size)
     levels = [len(splits) - 1 for splits in upper_splits(leaves, options.nr_splits, None)][1:]
     below_root = [nodes for nodes in (*levels, leaves, labels) if nodes > 1] or [labels]
@@ -194,7 +194,7 @@ def trained_nodes(labels: int, options: FineTuningOptions) -> int:
 def fine_tuning(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate fine-tuning: the encoder is replicated, the label head is sharded."""
+    """Estimate fine-tuning. The encoder is replicated on all ranks, and the label head is sharded."""
     ranks, batch = machines.ranks, options.batch_size
     nodes = trained_nodes(data.labels, options)
     steps = options.epochs * data.documents / (batch * ranks)
@@ -224,7 +224,7 @@ def fine_tuning(
 def embeddings(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate the stage that computes all embeddings; a document takes a third of its time in a training step."""
+    """Estimate the computation of all embeddings. A document takes a third of its time in a training step."""
     speed = device.half if options.half else device.single
     flops = encoder.forward_flops(data.tokens)
     each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed

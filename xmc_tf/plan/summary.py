@@ -1,4 +1,4 @@
-"""The estimate of a whole training, and its comparison with this machine."""
+"""The estimate for a whole training run, and its comparison with this machine."""
 
 import dataclasses
 import logging
@@ -42,11 +42,11 @@ class Estimate:
         return sum(stage.disk for stage in self.stages)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all figures, in bytes and seconds."""
+        """Return all figures as a dictionary, in bytes and seconds."""
         return {**dataclasses.asdict(self), "seconds": self.seconds, "disk": self.disk}
 
     def text(self) -> str:
-        """Return the table, warnings and assumptions."""
+        """Return the estimate as a table, followed by warnings and assumptions."""
         rows = [
             [
                 stage.name, f"{size(stage.memory)} {'GPU' if stage.on_device else 'host'}",
@@ -68,7 +68,7 @@ def estimate(
     data: DataSizes, encoder: EncoderSize | None, machines: Machines, device: Device, options: FineTuningOptions, *,
     trees: int = 1,
 ) -> Estimate:  # fmt: skip
-    """Estimate a training of linear rankers, or of an XR-Transformer if there is an encoder."""
+    """Estimate a training run of linear rankers, or of an XR-Transformer if ``encoder`` is given."""
     stages = [features(data, machines), tree(data, machines, options.max_leaf_size)]
     if encoder is not None:
         stages.append(fine_tuning(data, encoder, machines, device, options))
@@ -109,7 +109,7 @@ def _assumptions(encoder: EncoderSize | None, options: FineTuningOptions) -> lis
 def warn_of_needs(
     data: DataSizes, folder: Path, threads: int, *, trees: int, shape: FineTuningOptions, streamed: bool | None = None
 ) -> None:
-    """Log what a training of linear models in this process needs, if it is long; warn if the machine has less."""
+    """Log the needs of training linear models in this process if it takes long. Warn if memory or disk is too small."""
     machine = Machines(1, 1, threads)
     stages = [
         tree(data, machine, shape.max_leaf_size),
@@ -139,7 +139,7 @@ def warn_of_needs(
 
 
 def available_memory() -> float | None:
-    """Return the bytes that this process can still use, of the machine or its control group; None if unknown."""
+    """Return the bytes of memory that this process can still use (machine and control group), or None if unknown."""
     found = []
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
