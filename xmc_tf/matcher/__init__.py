@@ -1,1 +1,1 @@
-"""Fine-tuning level by level: the labels of each level, candidates, batches, the sharded label head and its losses."""
+"""Fine-tuning of encoder and label heads, level by level: labels, candidates, batches, sharded heads and losses."""

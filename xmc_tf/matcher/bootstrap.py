@@ -1,4 +1,4 @@
-"""Initial rows of a label head, of which a rank computes only its own: rankers, parents' rows, centroids, or random."""
+"""Initial rows of a label head, from rankers, parents' rows, centroids or at random. A rank sets only its own rows."""
 
 import logging
 from collections.abc import Iterator
@@ -32,10 +32,13 @@ def bootstrap(
     vectors: np.ndarray | None = None, parent_head: LabelHead | None = None, loss_function: str = "squared-hinge",
     seed: int = 0,
 ) -> None:  # fmt: skip
-    """Set the initial rows of a head; all ranks must call it. The methods: "linear" trains linear rankers on the
-    embeddings; "weighted-linear" also uses the weights of the positives; "centroid" takes the mean direction of a
-    node's documents, and a bias by the node's share of its parent's documents and the loss; "inherit" copies the
-    parent's row; "no-bootstrap" draws random rows.
+    """Set the initial rows of a head by one of five methods. All ranks must call this function.
+
+    linear            the weights of linear rankers that are trained on the documents' embeddings
+    weighted-linear   the same, with the weights of the positives
+    centroid          the mean direction of a node's documents, and a bias for its share of the parent's documents
+    inherit           the row of the node's parent, or random rows at the top level
+    no-bootstrap      random rows
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
@@ -68,7 +71,7 @@ def bootstrap(
 def _solve(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
 ) -> None:
-    """Initialize the head with one-versus-rest rankers, trained on the documents matched to each node's parent."""
+    """Initialize the head with one-versus-rest rankers, trained on the documents that match each node's parent."""
     X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
@@ -91,7 +94,7 @@ def _solve(
 def _problem(
     task: LevelTask, begin: int, end: int, first: int, last: int, matched: csc_matrix | None
 ) -> tuple[csc_matrix, csc_matrix | None]:
-    """Return a block's clusters (nodes × parents), and the documents matched to the parents."""
+    """Return a block's clusters as a matrix of nodes × parents, and the documents that match the parents."""
     nodes = np.arange(end - begin, dtype=np.int32)
     if matched is None:
         return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
@@ -106,7 +109,7 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set mean directions as weights, and biases so that the mean of the parent's documents scores the node's share."""
+    """Set each node's weights to its documents' mean direction, and its bias by its share of the parent's documents."""
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     every_document = np.arange(len(vectors))
@@ -134,7 +137,7 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """Yield blocks of whole clusters with this rank's nodes: the range of the nodes, and of their parents."""
+    """Yield blocks of whole clusters that cover this rank's nodes: the node range, then the range of their parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
         # The root's children may be split anywhere, but a solver's result depends slightly on the labels that it solves
@@ -151,7 +154,7 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Set the rows from node ``begin`` on, if they belong to this rank."""
+    """Set the rows from node ``begin`` on, but only those of this rank."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:

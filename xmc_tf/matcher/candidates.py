@@ -1,4 +1,4 @@
-"""Fine-tuning's candidates (a document's labels, and negatives below its matched parents), and its batches."""
+"""Candidates of fine-tuning (a document's labels, and negatives below its matched parents), and batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _NO_CAP = np.iinfo(np.int64).max
 
 
 class NodeCandidates(NamedTuple):
-    """The candidates of some documents, concatenated; within each document, they are in ascending order."""
+    """The candidates of several documents, concatenated; each document's candidates are in ascending order."""
 
     ids: np.ndarray  # int64, nodes of the level in the order of the tree
     splits: np.ndarray  # int64 [documents + 1], position of each document's first candidate; a document may have none
@@ -28,8 +28,8 @@ def parents_matched(
     task: LevelTask, negative_sampling: str, true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:  # fmt: skip
-    """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
-    "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
+    """Return a documents × parents matrix of ones at the parents whose children are candidates; None at the top.
+    "tfn" selects the parents of a document's labels, "man" the parents predicted above, even with score 0.
     """
     if task.nr_parents == 1:
         return None
@@ -48,7 +48,7 @@ def parents_matched(
 
 class CandidateSampler:
     """A sampler of documents' candidates, whose result does not depend on the batch or the rank. All labels of a
-    document are candidates, also those below no matched parent. If there are more candidates than ``cap``, negatives
+    document are candidates, even if their parents do not match. If there are more candidates than ``cap``, negatives
     are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch draws again.
     """
 
@@ -83,20 +83,20 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """A sampler for levels where all nodes are candidates. It returns only the positives; the others are negatives."""
+    """A sampler for levels where all nodes are candidates. It returns only positives; all other nodes are negatives."""
 
     def __init__(self, task: LevelTask) -> None:
         self.task = task
 
     def of(self, documents: np.ndarray, epoch: int) -> NodeCandidates:
-        """Return the labels of these documents, the same in every epoch."""
+        """Return the labels of these documents, which are the same in every epoch."""
         rows = self.task.targets[np.asarray(documents, np.int64)]
         ids = rows.indices.astype(np.int64)
         return NodeCandidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
 
 
 class Batch(NamedTuple):
-    """One rank's part of a global batch."""
+    """The part of a global batch that one rank processes."""
 
     epoch: int  # from 0
     step: int  # number of the batch in the epoch, from 0
@@ -112,7 +112,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LevelData:
-    """The documents of a level's training, and the candidates against which they are scored."""
+    """The documents on which a level is trained, and the candidates against which they are scored."""
 
     store: TokenStore  # each window has the labels of its document
     sampler: CandidateSampler | EveryNode
@@ -121,8 +121,8 @@ class LevelData:
 
 
 class TrainingBatches:
-    """The batches of fine-tuning, epoch after epoch. The global batches, of ``batch`` windows and at most
-    ``token_budget`` tokens with padding, do not depend on the number of ranks.
+    """The batches of all epochs of fine-tuning. Global batches do not depend on the number of ranks: they have up to
+    ``batch`` windows, and up to ``token_budget`` tokens including padding.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class TrainingBatches:
         self._plan: tuple[int, list[np.ndarray]] = -1, []
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the windows of each global batch of an epoch."""
+        """Return the windows of each global batch in an epoch."""
         known, plan = self._plan
         if known != epoch:
             batches = epoch_batches(
@@ -149,7 +149,7 @@ class TrainingBatches:
         return plan
 
     def steps_of(self, epoch: int) -> int:
-        """Return the number of global batches of an epoch; with a token budget, it varies."""
+        """Return the number of global batches in an epoch, which varies between epochs if there is a token budget."""
         return -(-len(self.rows) // self._batch) if self._token_budget is None else len(self.plan(epoch))
 
     def make(self, epoch: int, step: int) -> Batch:
@@ -167,7 +167,7 @@ class TrainingBatches:
         )
 
     def stream(self, epoch: int = 0, step: int = 0) -> Iterator[Batch]:
-        """Yield the batches, endlessly. A step beyond the epoch's last batch means the start of the next epoch."""
+        """Yield batches endlessly from a step on; a step after the epoch's last one starts the next epoch."""
         while True:
             for number in range(step, len(self.plan(epoch))):
                 yield self.make(epoch, number)
@@ -176,7 +176,7 @@ class TrainingBatches:
 
 @inner
 def _mix(z: np.uint64) -> np.uint64:
-    """Return splitmix64's finalizer of a number: each bit of the result depends on every bit of the argument."""
+    """Apply splitmix64's finalizer: each bit of the result depends on every bit of the argument."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -184,7 +184,7 @@ def _mix(z: np.uint64) -> np.uint64:
 
 @inner
 def _drawn(state: np.uint64, wanted: int, left: int) -> bool:
-    """Return whether the next of ``left`` items is among the ``wanted`` items that remain to be drawn."""
+    """Return whether to draw the next item, when ``wanted`` of the ``left`` remaining items are still to be drawn."""
     return (_mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * left < wanted
 
 
@@ -193,7 +193,7 @@ def _count_candidates(
     documents: np.ndarray, splits: np.ndarray, matched_starts: np.ndarray, matched: np.ndarray, true_starts: np.ndarray,
     true: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Return the number of each document's candidates: children of its matched parents, and labels elsewhere."""
+    """Return each document's number of candidates: the children of its matched parents, and its labels elsewhere."""
     totals = np.zeros(len(documents), np.int64)
     for i in range(len(documents)):
         document = documents[i]
@@ -217,9 +217,9 @@ def _choose_candidates(
     true: np.ndarray, true_weights: np.ndarray, totals: np.ndarray, bounds: np.ndarray, key: np.uint64, ids: np.ndarray,
     targets: np.ndarray, weights: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write the candidates of each document in ascending order: its labels and a sample of the others. Taking each of
-    the ``left`` remaining items with probability ``wanted / left`` draws exactly as many as wanted, every subset with
-    the same probability (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+    """Write each document's candidates in ascending order: its labels and a sample of the negatives. Drawing each of
+    the ``left`` remaining items with probability ``wanted / left`` yields exactly the wanted number of items, and all
+    subsets are equally likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
     """
     step = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(documents)):

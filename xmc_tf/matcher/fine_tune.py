@@ -1,4 +1,4 @@
-"""Fine-tuning of encoder and label head on one level of the tree: the training loop."""
+"""The training loop that fine-tunes the encoder and the label head on one level of the tree."""
 
 import logging
 import time
@@ -36,7 +36,7 @@ _XLA_WIDTH = 16  # XLA compiles once per width, so widths are rounded up to mult
 
 @dataclass
 class LevelResult:
-    """The result of a level's training."""
+    """The result of training one level."""
 
     steps: int = 0  # including those before a resumption
     first_step: int = 0  # of this run
@@ -53,10 +53,10 @@ def fine_tune_level(
     folder: str | Path, seed: int = 0, summaries: LevelSummaries | None = None,
     validate: Callable[[], dict[str, float]] | None = None,
 ) -> LevelResult:  # fmt: skip
-    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it. The
-    folder is on a disk that all hosts share. A global batch has ``batch_size`` documents per rank. The loss of a step
-    is the mean over the documents of the global batch, on any number of ranks. ``validate`` returns the same metrics on
-    all ranks; the state with the best mean of them is restored at the end.
+    """Train encoder and head on one level, resuming from the last checkpoint in ``folder`` if there is one. All ranks
+    must call this function, and all hosts must share the folder. A global batch has ``batch_size`` windows per rank, or
+    fewer with a token budget. The loss of a step is the mean over its windows, on any number of ranks. ``validate``
+    must return the same metrics on all ranks; the state with the best mean metric is restored at the end.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
@@ -138,7 +138,7 @@ def fine_tune_level(
 
 
 def total_steps(batches: TrainingBatches, params: MatcherParams) -> int:
-    """Return the number of training steps: ``max_steps``, or those of all epochs."""
+    """Return the number of training steps: ``max_steps`` if it is set, otherwise the steps of all epochs."""
     if params.max_steps > 0:
         return params.max_steps
     available = sum(batches.steps_of(epoch) for epoch in range(params.num_train_epochs))
@@ -146,7 +146,7 @@ def total_steps(batches: TrainingBatches, params: MatcherParams) -> int:
 
 
 def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
-    """Return the batches of all ranks; sizes and budgets of the parameters are per rank."""
+    """Return the training batches. The batch size and the token budget in ``params`` apply to each rank."""
     size = strategy.world_size()
     budget = None if params.token_budget is None else params.token_budget * size
     batch, rank = params.batch_size * size, strategy.rank()
@@ -154,7 +154,7 @@ def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: Matcher
 
 
 def _check_finite(losses: list[float], level: int, step: int) -> None:
-    """Raise an error on all ranks if the loss, which is the same on all, is infinite or not a number."""
+    """Raise an InputError if a loss is infinite or NaN. All ranks raise it, because they have the same losses."""
     wrong = np.flatnonzero(~np.isfinite(losses))
     if len(wrong):
         raise InputError(
@@ -170,7 +170,7 @@ def _make_train_batch(
     encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
     every_node: bool, in_place: FusedRows | None,
 ) -> Callable[..., tf.Tensor]:  # fmt: skip
-    """Return a function that trains on one batch. It returns this rank's [loss, documents, tokens, tokens with
+    """Return a function that trains on one batch and returns this rank's [loss, documents, tokens, tokens with
     padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates
     the head's rows while their gradients are computed.
     """

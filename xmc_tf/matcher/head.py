@@ -1,4 +1,4 @@
-"""The label head, sharded over the ranks: a row of weights and a bias for every node of a level; and its losses."""
+"""The label head, sharded over the ranks, with a row of weights and a bias for each node of a level; and its losses."""
 
 import logging
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ _MARGIN = 1.0
 
 @dataclass(frozen=True)
 class HeadLoss:
-    """A loss of the label head: a sum over (document, candidate) pairs, so that each rank can compute those of its
-    rows. A document's loss is the mean over its candidates for the hinges, and the sum for cross-entropy. A step's loss
-    is the sum of its documents' losses, divided by the number of documents in the global batch.
+    """A loss of the label head: a sum over (document, candidate) pairs, so that each rank can compute the pairs of its
+    own rows. A document's loss is the mean over its candidates for hinge losses, and the sum for cross-entropy. A
+    step's loss is the sum of its documents' losses, divided by the number of documents in the global batch.
     """
 
     of_pairs: PairLoss  # maps scores and targets (0 or 1) to losses, element by element
@@ -39,12 +39,12 @@ def head_loss(name: str) -> HeadLoss:
 
 
 def hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Return the distance by which a score misses the margin on its side."""
+    """Return the hinge loss: the distance by which a score misses the margin."""
     return tf.nn.relu(_MARGIN - (2.0 * targets - 1.0) * scores)
 
 
 def squared_hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Return the squared hinge, which is smooth at the margin."""
+    """Return the squared hinge loss, which is smooth at the margin."""
     return tf.square(hinge(scores, targets))
 
 
@@ -56,10 +56,10 @@ _LOSSES = {
 
 
 class LabelHead:
-    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``. The
-    rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the node's
-    weights, then its bias; embeddings get a constant 1 as their last number. With ``in_place``, the rows are bfloat16,
-    and ``FusedRows`` trains them without an optimizer. See ``PairScorer`` for ``route`` and ``wire``.
+    """The label head of a level, which scores documents against nodes: ``weights[node] · embedding + bias[node]``. The
+    rows are in tree order, and siblings belong to the same rank, except the root's children. A row contains the node's
+    weights, then its bias, so embeddings are extended by a constant 1. With ``in_place``, the rows are bfloat16, and
+    ``FusedRows`` trains them without an optimizer. For ``route`` and ``wire``, see ``PairScorer``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LabelHead:
         cls, strategy: CollectiveStrategy, level: int, nr_nodes: int, dim: int, splits: np.ndarray | None,
         params: MatcherParams,
     ) -> "LabelHead":  # fmt: skip
-        """Return a head of zeros for a level with these parameters."""
+        """Return the head of a level, initialized with zeros, with the settings in ``params``."""
         return cls(
             strategy, f"head/level_{level}", nr_nodes, dim, splits, scaling=Scaling(params.normalizes, params.scale),
             route=params.route, wire=params.wire, in_place=params.trains_head_in_place,
@@ -91,7 +91,7 @@ class LabelHead:
 
     @property
     def communicator(self) -> Communicator:
-        """The ranks that have the rows."""
+        """The communicator of the ranks that hold the rows."""
         return self.strategy.communicator
 
     @property
@@ -99,7 +99,7 @@ class LabelHead:
         return self.table.name
 
     def inputs(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
-        """Return embeddings as the rows multiply them: scaled, without the constant; float32 ``[B, dim]``."""
+        """Return embeddings scaled for the product with the rows, without the constant: float32 ``[B, dim]``."""
         vectors = tf.cast(vectors, tf.float32)
         if self.scaling.normalize:
             # The square root has a finite gradient even at zero vectors.
@@ -111,7 +111,7 @@ class LabelHead:
         self, vectors: tf.Tensor, candidates: tf.RaggedTensor, targets: tf.RaggedTensor, loss: HeadLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss, ``[B]``; all ranks must call it, also those without documents."""
+        """Return each document's loss, ``[B]``. All ranks must call it, even those without documents."""
         counted = weights if loss.weighted else None
         sums = self.scorer.losses(self._with_one(vectors), candidates, targets, loss.of_pairs, counted)
         if not loss.mean:
@@ -122,7 +122,7 @@ class LabelHead:
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss with all nodes as candidates, ``[B]``; ``in_place`` also updates the rows."""
+        """Return each document's loss over all nodes, ``[B]``; with ``in_place``, also update the rows."""
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
             losses = loss.of_pairs(scores, targets)
@@ -139,7 +139,7 @@ class LabelHead:
         return sums / self.nr_nodes if loss.mean else sums
 
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
-        """Choose by a real batch what ranks exchange, before a graph is traced, in which nothing can be counted."""
+        """Choose what the ranks exchange, based on a real batch; call it before tracing, as a graph cannot count."""
         scorer = self.scorer
         if scorer.route != "auto" or scorer.choice is not None or self.table.size == 1:
             return
@@ -148,7 +148,7 @@ class LabelHead:
         logger.info("%s: %s", self.name, scorer.choice.reason)
 
     def own_rows(self) -> tuple[int, int]:
-        """Return the first row of this rank, and the one after its last."""
+        """Return the range of this rank's rows (exclusive end)."""
         return self.table.start, self.table.start + self.table.local_rows
 
     def local(self) -> np.ndarray:
@@ -160,7 +160,7 @@ class LabelHead:
         return rows
 
     def rows_between(self, low: int, high: int) -> np.ndarray:
-        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks must call it."""
+        """Return the rows from ``low`` to ``high`` (exclusive), broadcast by their ranks. All ranks must call it."""
         table, parts = self.table, []
         bounds = table.partition.bounds
         for owner in range(table.size):
@@ -179,6 +179,6 @@ class LabelHead:
 
 
 def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
-    """Return even ranges of rows that begin at a cluster's first node; the root's children may be cut anywhere."""
+    """Split the rows evenly into ranges of whole clusters, one per rank; the root's children may be split anywhere."""
     alone = splits is None or len(splits) <= 2
     return balanced(np.ones(nr_nodes, np.int64), size, None if alone else splits)

@@ -1,4 +1,4 @@
-"""The label head of a level in a search: rows of all nodes, on one rank or sharded over many."""
+"""The label head of a level during a search: the rows of all nodes, on one rank or sharded over many."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,13 +13,13 @@ SHORTEST = 1e-12  # smallest divisor of an embedding
 
 @dataclass(frozen=True)
 class Scaling:
-    """The scaling of embeddings. Normalized ones need a factor above 1 for scores to reach the losses' margins."""
+    """The scaling of embeddings. If they are normalized, the factor must be above 1 for scores to reach the margins."""
 
     normalize: bool = False  # divide each embedding by its length first
     factor: float = 1.0
 
     def apply(self, vectors: np.ndarray) -> np.ndarray:
-        """Return scaled embeddings, float32."""
+        """Return the scaled embeddings as float32."""
         vectors = np.asarray(vectors, np.float32)
         if self.normalize:
             vectors = vectors / np.maximum(np.sqrt(np.square(vectors).sum(axis=1, keepdims=True)), SHORTEST)
@@ -27,7 +27,7 @@ class Scaling:
 
 
 class LevelHead(Protocol):
-    """The rows of a level: the weights of each node, then its bias."""
+    """The interface of a level's label head, with a row for each node: its weights, then its bias."""
 
     scaling: Scaling
 
@@ -37,15 +37,15 @@ class LevelHead(Protocol):
 
     @property
     def communicator(self) -> Communicator:
-        """The ranks that have the rows."""
+        """The communicator of the ranks that hold the rows."""
 
     def rows_between(self, low: int, high: int) -> np.ndarray:
-        """Return the rows from ``low`` to before ``high``; all ranks must call it."""
+        """Return the rows from ``low`` to ``high`` (exclusive). All ranks must call it."""
 
 
 @dataclass(eq=False)
 class WholeHead:
-    """A head whose rows are all in this process."""
+    """A label head whose rows are all in this process."""
 
     rows: np.ndarray  # float32 [nodes, dim + 1]: the weights of each node, then its bias
     scaling: Scaling = Scaling()

@@ -1,4 +1,4 @@
-"""The search of the best labels by the label heads of the fine-tuned levels."""
+"""Search for the best labels with the label heads of the fine-tuned levels."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FORMAT = "xmc_tf.matcher"
 
 
 class LabelSearch:
-    """A beam search through the label heads of the levels of a tree."""
+    """A beam search through a tree, with a label head for each level."""
 
     def __init__(self, heads: Sequence[LevelHead], splits: Sequence[np.ndarray], labels: np.ndarray | None) -> None:
         self.heads: Sequence[Any] = list(heads)
@@ -32,12 +32,12 @@ class LabelSearch:
 
     @property
     def head(self) -> Any:
-        """The head of the last level."""
+        """The label head of the last level."""
         return self.heads[-1]
 
     @property
     def level(self) -> int:
-        """Number of the last level in the tree; 1 for the children of the root."""
+        """Number of the last level in the tree; level 1 contains the children of the root."""
         return len(self.heads)
 
     @property
@@ -49,10 +49,10 @@ class LabelSearch:
         self, vectors: np.ndarray, *, only_topk: int = 20, beam_size: int = 20, post_processor: str = "noop",
         only_labels: np.ndarray | None = None, windows: np.ndarray | None = None,
     ) -> csr_matrix:  # fmt: skip
-        """Find the best nodes of the last level by beam search: documents × nodes in tree order, the best first.
-        ``beam_size`` nodes are kept at each level above. If the nodes are labels, ``only_labels`` restricts the search
-        to these. With ``windows`` (the first window of each document, then their number), a node's score is the largest
-        over the document's windows.
+        """Find the best nodes of the last level by beam search; return a documents × nodes matrix in tree order, with
+        the best nodes first. At each level above, ``beam_size`` nodes are kept. If the nodes are labels,
+        ``only_labels`` restricts the search to these labels. ``windows`` lists the first window of each document, then
+        the number of windows; a node's score is then its maximum over the document's windows.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         parents: csr_matrix | None = None
@@ -65,7 +65,7 @@ class LabelSearch:
         return parents
 
     def to_labels(self, predicted: csr_matrix) -> csr_matrix:
-        """Return the same scores with labels as columns instead of nodes."""
+        """Return the same predictions with labels instead of nodes as columns."""
         if self.labels is None:
             raise InputError(
                 f"level {self.level}, the last that was fine-tuned, is above the labels",
@@ -76,12 +76,12 @@ class LabelSearch:
         return csr_matrix(parts, shape=predicted.shape)
 
     def save(self, folder: str | Path) -> None:
-        """Save the heads to a new folder; this process must hold all their rows."""
+        """Save the heads to a new folder; all their rows must be in this process."""
         rows = {name_of_head(level): head.rows for level, head in enumerate(self.heads)}
         write_checkpoint(folder, rows, self.extra())
 
     def extra(self) -> dict[str, np.ndarray]:
-        """Return the arrays to save besides the rows of the heads."""
+        """Return the arrays to save in addition to the rows of the heads."""
         about = {
             "format": _FORMAT, "version": 1, "dim": self.head.dim,
             "normalize": [head.scaling.normalize for head in self.heads],
@@ -92,7 +92,7 @@ class LabelSearch:
         return extra if self.labels is None else extra | {"labels": self.labels}
 
     def _leading_to(self, labels: np.ndarray) -> list[np.ndarray]:
-        """Return for each level a mask of the nodes that lead to one of the labels."""
+        """Return, for each level, a mask of the nodes on the paths to the given labels."""
         chosen = np.zeros(self.nr_nodes, bool)
         chosen[labels] = True
         kept = [chosen if self.labels is None else chosen[self.labels]]
@@ -102,7 +102,7 @@ class LabelSearch:
 
 
 def load_label_search(folder: str | Path) -> LabelSearch:
-    """Load the heads that a ``Matcher`` on any number of ranks saved, whole into this process."""
+    """Load the heads that a ``Matcher`` saved on any number of ranks; this process then holds all their rows."""
     tables, found = read_checkpoint(folder)
     about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
     if about.get("format") != _FORMAT or about.get("version") != 1:
@@ -132,12 +132,12 @@ def load_label_search(folder: str | Path) -> LabelSearch:
 
 
 def name_of_head(level: int) -> str:
-    """Return the name of a level's rows in files; 0 for the children of the root."""
+    """Return the name of a level's rows in files; level 0 contains the children of the root."""
     return f"head/level_{level + 1}"
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Return the last fine-tuned level of a PECOS model, which stores no level above it, under one root."""
+    """Load the last fine-tuned level of a PECOS model under one root, because PECOS does not store the levels above."""
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding
@@ -153,7 +153,7 @@ def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
 
 
 def _embedding(file: TorchFile, name: str) -> np.ndarray:
-    """Return the weights of one of the head's two embedding layers."""
+    """Return the weights of one of the head's two embedding layers, ``W`` or ``b``."""
     found: Any = file.content
     for key in ("_modules", name, "_parameters", "weight"):
         inside = found.attributes if isinstance(found, PlainObject) else found

@@ -1,4 +1,4 @@
-"""The inputs of fine-tuning: data, settings, and the levels of the tree, whose labels are sums up the tree."""
+"""The inputs of fine-tuning: the data, the settings, and the training targets of each level of the tree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from xmc_tf.tree import LabelTree
 
 
 class Validation(NamedTuple):
-    """Documents on which the model is not trained, but measured during training."""
+    """Documents that are excluded from training and used to measure the model meanwhile."""
 
     store: TokenStore
     Y: spmatrix
@@ -22,7 +22,7 @@ class Validation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MatcherData:
-    """The documents, labels and tree on which a matcher is trained."""
+    """The training data of a matcher: documents, labels and tree."""
 
     store: TokenStore
     Y: spmatrix  # an entry makes the label positive
@@ -35,7 +35,7 @@ class MatcherData:
 
 @dataclass(frozen=True)
 class MatcherSettings:
-    """The settings of a matcher's training."""
+    """The settings for training a matcher."""
 
     params: MatcherParams | Sequence[MatcherParams]
     pred_params: MatcherPredParams | Sequence[MatcherPredParams] = field(default_factory=MatcherPredParams)
@@ -45,7 +45,7 @@ class MatcherSettings:
 
 @dataclass(frozen=True, eq=False)
 class LevelTask:
-    """The labels of the documents at one level of the tree."""
+    """The training targets of one level of the tree."""
 
     level: int  # 1 for the children of the root
     splits: np.ndarray  # the children of parent p are splits[p] to before splits[p + 1]; the top level has one parent
@@ -80,7 +80,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels to fine-tune, from the top. With ``weights``, a node's weight is its number of true labels."""
+    """Return the levels to fine-tune, from the top. ``weights``: weight each node by its true labels, else by 1."""
     deepest = deepest_level(tree, max_match_clusters)
     values = csr_matrix(Y, dtype=np.float32, copy=True)
     values.sum_duplicates()

@@ -1,7 +1,7 @@
-"""The matcher, an encoder and a sharded head for each fine-tuned level, and its training level by level.
+"""The matcher (an encoder, and a sharded label head for each fine-tuned level), and its training level by level.
 
-The result of each level is saved in the level's folder. A repeated call resumes after the last complete level, and
-within a level from its last checkpoint.
+The result of each level is saved in the level's folder. If training is interrupted, another call resumes after the
+last complete level, and within a level from its last checkpoint.
 """
 
 import logging
@@ -47,7 +47,9 @@ WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 class Matcher(LabelSearch):
-    """The fine-tuned encoder and heads. All ranks call its methods that take embeddings, each for its documents."""
+    """The fine-tuned encoder and label heads. Methods that take embeddings must be called on all ranks, each with the
+    embeddings of its own documents.
+    """
 
     def __init__(
         self, strategy: CollectiveStrategy, heads: Sequence[LabelHead], splits: Sequence[np.ndarray],
@@ -62,9 +64,10 @@ class Matcher(LabelSearch):
         cls, strategy: CollectiveStrategy, encoder: Any, data: MatcherData, settings: MatcherSettings, *,
         folder: str | Path, logdir: str | Path | None = None,
     ) -> Self:  # fmt: skip
-        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted. All
-        ranks must call it, with a folder that all hosts share and the caller removes. With ``negative_sampling="all"``,
-        only the last level is trained, under one root: its candidates do not depend on a level above.
+        """Fine-tune encoder and heads level by level, resuming if an earlier call with this folder was interrupted. All
+        ranks must call this method. All hosts must share the folder, and the caller must remove it. With
+        ``negative_sampling="all"``, only the last level is trained, under one root, because its candidates do not
+        depend on a level above.
         """
         params = _last(settings.params)
         if params.negative_sampling == "all":
@@ -83,13 +86,13 @@ class Matcher(LabelSearch):
         return matcher
 
     def save(self, folder: str | Path) -> None:
-        """Save the heads, but not the encoder, to a shared folder; all ranks must call it, and each writes its rows."""
+        """Save the heads, but not the encoder, to a shared folder. All ranks must call it; each writes its own rows."""
         save_tables(folder, [head.table for head in self.heads], self.strategy.communicator, self.extra())
 
 
 @dataclass
 class LevelByLevel:
-    """The training of encoder and heads; see ``Matcher.train``, which has the same arguments."""
+    """The training of encoder and heads level by level, with the arguments of ``Matcher.train``."""
 
     strategy: CollectiveStrategy
     encoder: Any
@@ -100,7 +103,7 @@ class LevelByLevel:
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
-        """Train the incomplete levels, updating the encoder in place; return the heads and results of all levels."""
+        """Train the incomplete levels and update the encoder in place; return the heads and results of all levels."""
         world, data, settings = self.strategy.communicator, self.data, self.settings
         tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=True)
         params = per_level(settings.params, len(tasks), "matcher_params_chain")
@@ -159,7 +162,7 @@ class LevelByLevel:
         return heads, results
 
     def vectors(self) -> np.ndarray:
-        """Return the embeddings of all documents, means over their windows, by the current encoder; once per level."""
+        """Return the current encoder's embeddings of all documents (means over windows), computed once per level."""
         if self._vectors is None:
             path, store, world = self.folder / "vectors.npy", self.data.store, self.strategy.communicator
             low, high = own_documents(store, world)
@@ -175,7 +178,7 @@ class LevelByLevel:
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
-        """Return the rows of this rank's validation documents."""
+        """Return the rows of a matrix that belong to this rank's validation documents."""
         assert self.data.validation is not None
         low, high = own_documents(self.data.validation.store, self.strategy.communicator)
         return matrix[low:high]
@@ -184,7 +187,7 @@ class LevelByLevel:
         self, head: LabelHead, task: LevelTask, params: MatcherParams, matched: csr_matrix | None,
         parent_head: LabelHead | None,
     ) -> None:  # fmt: skip
-        """Set the initial rows from the training documents."""
+        """Set the initial rows of a head from the training documents."""
         vectors, rows = self.vectors() if params.bootstrap in NEED_VECTORS else None, self.data.rows
         if rows is not None:
             task = replace(task, targets=task.targets[rows])
@@ -198,7 +201,7 @@ class LevelByLevel:
     def _predict_all(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> csr_matrix:
-        """Return predictions for all documents on every rank; each rank computes those of its own documents."""
+        """Return predictions for all documents on every rank; each rank computes them for its own documents."""
         world, store = self.strategy.communicator, self.data.store
         low, high = own_documents(store, world)
         assert parents is not None or task.nr_parents == 1
@@ -215,7 +218,7 @@ class LevelByLevel:
     def _predict_held_out(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> csr_matrix:
-        """Return predictions for this rank's validation documents by the current encoder."""
+        """Return the current encoder's predictions for this rank's validation documents."""
         assert self.data.validation is not None
         assert parents is not None or task.nr_parents == 1
         above = None if task.nr_parents == 1 else parents
@@ -225,7 +228,7 @@ class LevelByLevel:
         self, head: LabelHead, task: LevelTask, store: TokenStore, parents: csr_matrix | None,
         params: MatcherPredParams,
     ) -> csr_matrix:  # fmt: skip
-        """Return predictions for this rank's documents of a store, from the scores of their windows."""
+        """Return predictions for this rank's documents in a store, combined from the scores of their windows."""
         world = self.strategy.communicator
         low, high = own_documents(store, world)
         begins = store.splits[low : high + 1] - store.splits[low]
@@ -244,12 +247,12 @@ class LevelByLevel:
     def _validator(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> Callable[[], dict[str, float]]:
-        """Return a function that measures encoder and head on the validation documents."""
+        """Return a function that computes the metrics of encoder and head on the validation documents."""
         truth = self._own_held_out(task.targets)
         return lambda: precision(truth, self._predict_held_out(head, task, parents, params), self.strategy.communicator)
 
     def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None, steps: int) -> None:
-        """Save the level's result: encoder, head, and the predictions that the next level needs."""
+        """Save a level's result: the encoder, the head, and the predictions if a later level needs them."""
         extra: dict[str, ArraySource] = {
             f"encoder/{number:05d}": partial(_numpy, one) for number, one in enumerate(self.encoder.variables)
         }
@@ -258,7 +261,7 @@ class LevelByLevel:
         save_tables(folder, [head.table], self.strategy.communicator, extra, steps)
 
     def _load(self, folder: Path, head: LabelHead) -> tuple[csr_matrix | None, int]:
-        """Load a level's result; return its predictions and its number of steps."""
+        """Load a level's result; return its predictions (None if it has none) and its number of steps."""
         found = load_tables(folder, [head.table], self.strategy.communicator)
         for number, variable in enumerate(self.encoder.variables):
             value = found.get(f"encoder/{number:05d}")
@@ -278,14 +281,14 @@ class LevelByLevel:
 
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
-    """Return this rank's range of the documents; the ranges have about the same number of tokens."""
+    """Return the range of documents that belong to this rank; each rank has about the same number of tokens."""
     return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
 
 
 def precision(
     truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[str, float]:
-    """Return the precision at some k, in percent, over the documents of all ranks, which must all call it."""
+    """Return the precision at each k, in percent, over the documents of all ranks. All ranks must call it."""
     hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
     mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)
     documents, *found = communicator.allreduce_array(mine)
@@ -293,7 +296,7 @@ def precision(
 
 
 def _last(params: Any) -> Any:
-    """Return the parameters of the last level, from those of all levels or of each."""
+    """Return the parameters of the last level, given one set for all levels or a list with one set per level."""
     return params if isinstance(params, MatcherParams | MatcherPredParams) else params[-1]
 
 

@@ -1,4 +1,4 @@
-"""The optimizer of a level: AdamW for the encoder, its row-wise form for the head, one clipping, and the schedules."""
+"""The optimizer of a level (AdamW for the encoder, row-wise Adam for the head, joint clipping), and its schedules."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from xmc_tf.params import MatcherParams
 
 
 class TrainedVariables(NamedTuple):
-    """The attributes of a model that ``collective.checkpoints.training_state`` reads."""
+    """The attributes that ``collective.checkpoints.training_state`` reads from a model."""
 
     variables: Sequence[tf.Variable]
     trainable_variables: Sequence[tf.Variable]
@@ -23,7 +23,7 @@ class TrainedVariables(NamedTuple):
 
 
 class Position:
-    """The number of steps (also of those that overflowed), the position in the data, and the best validation so far."""
+    """The position in training: steps (including those that overflowed), epoch, batch, and the best validation."""
 
     def __init__(self) -> None:
         with tf.device("/cpu:0"):  # every step reads them, and should not wait for a GPU
@@ -42,12 +42,12 @@ class Position:
 
     @property
     def epoch(self) -> int:
-        """Number of the pass over the documents to which the next batch belongs."""
+        """Number of the epoch to which the next batch belongs."""
         return int(self._counts[1])
 
     @property
     def batch(self) -> int:
-        """Number of batches taken in that epoch."""
+        """Number of batches that have been processed in this epoch."""
         return int(self._counts[2])
 
     @property
@@ -55,12 +55,12 @@ class Position:
         return float(self._best)
 
     def advance(self, epoch: int, batch: int) -> None:
-        """Count a step, after which ``batch`` batches of the epoch have been taken."""
+        """Count a step, after which ``batch`` batches of the epoch have been processed."""
         counts = self._counts.numpy()
         self._counts.assign([counts[0] + 1, epoch, batch, counts[3]])
 
     def is_better(self, value: float) -> bool:
-        """Record a validation; return whether it is the best so far."""
+        """Record a validation result; return whether it is the best so far."""
         counts, better = self._counts.numpy(), value > self.best
         self._counts.assign([*counts[:3], 0 if better else counts[3] + 1])
         if better:
@@ -68,7 +68,7 @@ class Position:
         return better
 
     def given_up(self, patience: int) -> bool:
-        """Return whether the last ``patience`` validations did not improve; never with a patience of 0 or less."""
+        """Return whether the last ``patience`` validations did not improve; False if ``patience`` is 0 or less."""
         return 0 < patience <= int(self._counts[3])
 
 
@@ -76,13 +76,13 @@ POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a sha
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula."""
+    """A learning rate that rises from 0 to ``peak`` during warmup, then follows a formula; "constant" has no warmup."""
 
     def __init__(self, name: str, peak: float, warmup: int, total: int, cycles: int = 1) -> None:
         self.name, self.peak, self.warmup, self.total, self.cycles = name, peak, warmup, total, cycles
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """Return the rate of a step; the first step is 0."""
+        """Return the learning rate of a step, counted from 0."""
         step = tf.cast(step, tf.float32)
         if self.name == "constant":
             return tf.fill(tf.shape(step), tf.constant(self.peak, tf.float32))
@@ -91,7 +91,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.peak * tf.where(step < self.warmup, rise, self._after_warmup(done))
 
     def _after_warmup(self, done: tf.Tensor) -> tf.Tensor:
-        """Return the share of the peak rate when a share of the steps after the warmup (or beyond) is done."""
+        """Return the rate as a share of ``peak``, given the share of steps done after warmup (which may exceed 1)."""
         if self.name == "linear":
             return tf.maximum(0.0, 1.0 - done)
         if self.name == "cosine":
@@ -109,7 +109,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class FusedAdam(keras.optimizers.Adam):
-    """Adam(W) with one operation per variable, which reads and writes each number once instead of ten times."""
+    """Adam(W) with a single operation per variable, which reads and writes each number once instead of ten times."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Update a variable with a dense gradient."""
@@ -126,7 +126,7 @@ class FusedAdam(keras.optimizers.Adam):
 def make_optimizer(
     strategy: CollectiveStrategy, params: MatcherParams, steps: int, encoder_variables: Sequence[tf.Variable]
 ) -> CollectiveOptimizer:
-    """Return the optimizer of encoder and head for a training of ``steps`` steps."""
+    """Return the optimizer of encoder and head for a training run of ``steps`` steps."""
     inner = FusedAdam(
         Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps, params.lr_cycles),
         weight_decay=params.weight_decay or None, epsilon=params.adam_epsilon, global_clipnorm=params.max_grad_norm,
@@ -145,5 +145,5 @@ def make_optimizer(
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Return whether a variable gets weight decay: biases and the scales and shifts of normalization do not."""
+    """Return whether a variable gets weight decay. Biases and the scales and shifts of normalization do not."""
     return len(variable.shape) > 1 and "bias" not in variable.name

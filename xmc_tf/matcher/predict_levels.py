@@ -1,8 +1,8 @@
-"""Predictions of a level by its head: each rank scores its own documents against all ranks' rows.
+"""Predictions for a level by its label head: each rank scores its own documents against the rows of all ranks.
 
-A document's candidates are the children of its parents. All documents of a rank with the same parent are scored
-against its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so
-that no rank ever holds the whole head.
+A document's candidates are the children of its parents. A rank scores all its documents that have the same parent
+against the parent's children by one small matrix product. The ranks broadcast the head's rows in blocks, each block
+once, so that no rank ever holds the whole head.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ def predict_level(
     head: LevelHead, vectors: np.ndarray, parents: csr_matrix | None, splits: np.ndarray, *, only_topk: int,
     post_processor: str = "noop", kept: np.ndarray | None = None, windows: np.ndarray | None = None,
 ) -> csr_matrix:  # fmt: skip
-    """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
-    The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
-    rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
-    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`. ``kept`` masks the
-    nodes that may be predicted.
+    """Return the best nodes of a level for each document, with scores combined along the path. All ranks must call it.
+    The result is a float32 matrix of documents × nodes in tree order, with the best nodes first. ``vectors`` are the
+    embeddings of this rank's documents, or of their windows if ``windows`` is given. ``windows`` lists the first window
+    of each document, then the number of windows; a node's score is then its maximum over the document's windows, after
+    `_equalize_windows`. Only nodes in the mask ``kept`` are predicted.
     """
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
@@ -66,7 +66,7 @@ def predict_level(
 
 
 def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
-    """Return raw scores of the children of each document's parents, in this order; all ranks must call it."""
+    """Return the raw scores of the children of each document's parents, in this order. All ranks must call it."""
     inputs = head.scaling.apply(vectors)
     sizes = np.diff(splits)[parents.indices]
     where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
@@ -87,10 +87,10 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
-    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs. The largest
-    score of all windows is then that of the window that prefers the node most to other nodes, as in a softmax.
-    Otherwise a window without a topic could score all nodes alike, many of them higher than another window scores its
-    topic. A document of one window keeps its scores.
+    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of their original values.
+    A node's maximum over the windows then comes from the window that prefers this node most to the others, as in a
+    softmax. Otherwise, a window without a topic could give many nodes higher scores than another window gives its
+    topic. The scores of a document with one window stay the same.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -105,7 +105,7 @@ def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) 
 
 
 def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of the head in blocks of whole clusters, and each block's first row number; a collective call."""
+    """Yield the head in blocks of whole clusters: the first row's number, and the rows. All ranks must call it."""
     first = 0
     while first < len(splits) - 1:
         low = int(splits[first])
@@ -117,7 +117,7 @@ def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.
 
 @kernel
 def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """Return the position of each document's first candidate; its candidates are the children of its parents."""
+    """Return the position of each document's first candidate; the candidates are the children of its parents."""
     begins = np.zeros(len(starts), np.int64)
     for i in range(len(starts) - 1):
         total = 0
@@ -133,7 +133,7 @@ def _best_children(
     begins: np.ndarray, raw: np.ndarray, code: int, most: int, indptr: np.ndarray, nodes: np.ndarray,
     scores: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write each document's best nodes by scores combined with their parents', best first, equal ones in tree order."""
+    """Write each document's best nodes by scores combined with their parents', the best first, ties in tree order."""
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)
     for i in range(len(starts) - 1):

@@ -1,4 +1,4 @@
-"""Progress of fine-tuning: counts of every step, log lines, TensorBoard, and learning curves with the checkpoints."""
+"""Progress of fine-tuning: step counts, log lines, TensorBoard, and learning curves next to the checkpoints."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def write_projector(
     logdir: str | Path, heads: Sequence[LabelHead], tree: LabelTree, Y: spmatrix, names: Sequence[str] | None = None,
     most: int = MOST_NODES,
 ) -> None:  # fmt: skip
-    """Write the rows of every small level for TensorBoard's "Projector"; all ranks must call it, and rank 0 writes."""
+    """Write the rows of all small levels for TensorBoard's projector. All ranks must call it; only rank 0 writes."""
     frequency = np.diff(Y.tocsc().indptr)
     config = []
     for level, head in enumerate(heads, start=1):
@@ -60,7 +60,7 @@ def write_projector(
 
 
 def _nodes(tree: LabelTree, level: int, frequency: np.ndarray, names: Sequence[str] | None) -> list[str]:
-    """Return a line for every node: its most frequent labels, and the number of their documents."""
+    """Return a line for each node: its most frequent labels, and the sum of the document counts of its labels."""
     lines = []
     for node in range(tree.level_sizes[level]):
         labels = tree.labels_under(level, node)
@@ -72,7 +72,7 @@ def _nodes(tree: LabelTree, level: int, frequency: np.ndarray, names: Sequence[s
 
 
 class Course(NamedTuple):
-    """Figures of some steps, over all ranks."""
+    """Statistics of several steps, over all ranks."""
 
     losses: list[float]  # of each step
     documents_per_second: float
@@ -82,7 +82,7 @@ class Course(NamedTuple):
     step_ms: float  # milliseconds per step
 
     def line(self, learning_rate: float, gradient_norm: float) -> str:
-        """Return the figures as text for the log."""
+        """Return the statistics as text for the log."""
         loss = float(np.mean(self.losses)) if self.losses else float("nan")
         parts = [
             f"loss {loss:.5f}", f"lr {learning_rate:.2e}", f"gradient norm {gradient_norm:.3f}",
@@ -95,7 +95,7 @@ class Course(NamedTuple):
 
 
 class StepMeter:
-    """A collector of the steps' counts, which does not wait for the steps."""
+    """A meter that collects the counts of steps without waiting for the steps to finish."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
@@ -104,11 +104,11 @@ class StepMeter:
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
-        """Add this rank's [loss, documents, tokens, tokens with padding] of a batch."""
+        """Add the counts of a batch on this rank: [loss, documents, tokens, tokens with padding]."""
         self._counts.append(counts)
 
     def take(self, batches_per_step: int) -> Course:
-        """Return the figures since the last call, summed over the ranks, all of which must call it."""
+        """Return the statistics since the last call, summed over the ranks. All ranks must call it."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
         now, sent = time.monotonic(), _sent()
@@ -125,23 +125,23 @@ class StepMeter:
         )  # fmt: skip
 
     def restart_clock(self) -> None:
-        """Exclude the time since the last call of ``take``, spent on a validation or a checkpoint."""
+        """Exclude the time since the last ``take``, such as that of a validation, from the statistics."""
         self._since, self._sent = time.monotonic(), _sent()
 
     @property
     def padding_share(self) -> float:
-        """Share of padding since the start."""
+        """Share of padding in the encoder's inputs since the start."""
         return 1.0 - self._tokens / self._cells if self._cells else 0.0
 
 
 class LevelSummaries:
-    """The TensorBoard curves of a level, under ``level_<number>/``; rank 0's."""
+    """The TensorBoard curves of a level, under ``level_<number>/``. Only rank 0 writes them."""
 
     def __init__(self, writer: tf.summary.SummaryWriter, level: int) -> None:
         self._writer, self._prefix = writer, f"level_{level}"
 
     def write(self, step: int, course: Course, learning_rate: float, gradient_norm: float) -> None:
-        """Write the figures of some steps at the last step, and each loss at its own step."""
+        """Write the statistics of several steps at the last step, and each loss at its own step."""
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):
             self._scalar("loss", loss, first + offset)
@@ -163,7 +163,7 @@ class LevelSummaries:
 
 
 def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Sequence[MatcherParams]) -> None:
-    """Write the tree's sizes and every level's parameters as text."""
+    """Write the sizes of the tree and the parameters of each level to TensorBoard as text."""
     sizes = [f"| {level} | {size:,} |" for level, size in enumerate(tree.level_sizes)]
     with writer.as_default():
         tf.summary.text("tree", "\n".join(["| level | nodes |", "| --- | --- |", *sizes]), step=0)
@@ -179,14 +179,14 @@ def _sent() -> float:
 
 
 class LevelCurves:
-    """The learning curves of a level from its first step on, even if training was interrupted."""
+    """The learning curves of a level since its first step, including the steps before an interruption."""
 
     def __init__(self, curves: Mapping[str, Points] | None = None) -> None:
         self.by_name: dict[str, Points] = dict(curves or {})
 
     @classmethod
     def load(cls, folder: Path, steps: int) -> Self:
-        """Return the curves in a folder up to the step of the checkpoint; no curves if there is no readable file."""
+        """Load the curves up to the checkpoint's step; the result is empty if the file is missing or unreadable."""
         try:
             found = read_json(folder / _FILE, foreign=True)
             return cls(
@@ -200,7 +200,7 @@ class LevelCurves:
             part.write_text(json.dumps(self.by_name), encoding="utf-8")
 
     def add_losses(self, step: int, losses: Sequence[float], total: int) -> None:
-        """Add the losses of the steps up to this one, as means over neighbouring steps."""
+        """Add the losses of the latest steps, of which ``step`` is the last, as means over neighboring steps."""
         if not losses:
             return
         first, points = step - len(losses), self.by_name.setdefault(_LOSS, [])
@@ -210,13 +210,13 @@ class LevelCurves:
             points.append((first, round(float(part.mean()), 6)))
 
     def add_measures(self, step: int, measures: Mapping[str, float]) -> None:
-        """Add metrics of the validation documents, in percent."""
+        """Add metrics on the validation documents, in percent."""
         for name, value in measures.items():
             self.by_name.setdefault(name, []).append((step, round(value, 4)))
 
 
 def named_curves(levels: Sequence[LevelCurves]) -> dict[str, Points]:
-    """Return the curves of all levels by name: "training loss, level 2", "validation precision in %, level 2: P@1"."""
+    """Return the curves of all levels by titles such as "training loss, level 2"."""
     out: dict[str, Points] = {}
     for number, level in enumerate(levels, 1):
         for name, points in level.by_name.items():
