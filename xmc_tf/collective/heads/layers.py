@@ -221,8 +221,10 @@ class TopK(_OfAllRows):
     def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the scores of the best rows in descending order, and their ids. All ranks must call it.
 
+        Both results have the shape ``[..., k]``.
+
         Args:
-            inputs: the queries, ``[..., width of a row]``. Both results are ``[..., k]``.
+            inputs: the queries, ``[..., width of a row]``.
         """
         scores, ids = top_rows(table_of_all_rows(self.embedding), inputs, self.k, self._wire)
         return tf.cast(scores, self.compute_dtype), ids
