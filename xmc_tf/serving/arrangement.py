@@ -1,8 +1,7 @@
 """The layout of one level's weights in the served graph, where siblings share rows of features.
 
 The children of one parent form a group. If the beam contains every parent of a level, the whole level is one group.
-A
-group has one row per feature, which is found by searching for the key ``group * features + feature``. There are few
+A group has one row per feature, which is found by searching for the key ``group * features + feature``. There are few
 searches, because a query has tens of features, whereas a group has thousands of nodes. Rows have one of two forms:
 
 blocks   a number for every sibling: fastest to add, but wastes memory if few siblings have a weight

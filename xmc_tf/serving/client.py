@@ -44,9 +44,7 @@ class Client:
         [['scipy.sparse', …]]
 
     Args:
-        url: address of the server with host and port, which begins with http:// or https:// (REST) or with grpc://.
-    A
-            path after it, such as ``/name``, names the model.
+        url: http://, https:// (REST) or grpc:// with host and port; a path after it (``/name``) names the model.
         model: name of the model on the server, if the URL does not contain it.
         timeout: maximum time to wait for an answer, in seconds.
     """
@@ -114,8 +112,7 @@ class Client:
             names: a dictionary, to which the names of the returned labels are added.
 
         Returns:
-            A texts × labels matrix of scores, in descending order within each row, like that of a model's own
-        ``predict``.
+            A texts × labels matrix of scores, descending within each row, like that of a model's own ``predict``.
         """
         about = self.about()
         labels, scores = list[np.ndarray](), list[np.ndarray]()
