@@ -1,4 +1,4 @@
-"""Names of labels: documents for training, and evidence where texts mention them."""
+"""Label names, which serve as training documents and as evidence if a text mentions them."""
 
 from xmc_tf.label_names.label_names import LabelNames
 from xmc_tf.label_names.mentions import Mentions

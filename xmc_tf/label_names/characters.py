@@ -1,10 +1,10 @@
-"""The characters of words: one table that both compiled code and the SavedModel's graph use.
+"""The characters of words, in one table that both compiled code and the SavedModel's graph use.
 
 A word is a run of letters, digits and their marks. The table maps each character to its base character in lower case
 ("É" to "e"), to ``SEPARATOR`` if it is not part of words, or to ``SKIPPED`` if it is dropped, like combining marks.
-``characters.npy`` contains the table as runs: the first character of each, and for all its characters the distance to
-the base character and the kind. ``python -m tools.name_characters`` writes it, so the table does not depend on the
-Unicode version of Python. A model also stores the table that it was trained with, as runs.
+``characters.npy`` stores the table as runs: for each run, its first character, the distance of its characters to their
+base characters, and their kind. ``python -m tools.name_characters`` writes the file, so the table does not depend on
+the Unicode version of Python. A model also stores the table that it was trained with, as runs.
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 @cache
 def character_table() -> np.ndarray:
-    """Return int32 [NR_CHARACTERS]: what each character is mapped to."""
+    """Return the table, int32 [NR_CHARACTERS]: the base character, ``SEPARATOR`` or ``SKIPPED`` for each character."""
     starts, delta, _ = _runs()
     kind = _kinds()
     table = np.repeat(delta, _lengths(starts)) + np.arange(NR_CHARACTERS, dtype=np.int32)
@@ -39,8 +39,9 @@ def character_table() -> np.ndarray:
 
 
 def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a character table as runs, which are small: where each starts, and what its first character is mapped to.
-    In a run, either all characters are mapped to the same value, or letters to consecutive letters.
+    """Compress a character table to runs: return the start of each run, and the value of its first character.
+
+    Within a run, all characters map to the same value, or consecutive letters map to consecutive letters.
     """
     before, after = table[:-1], table[1:]
     begins = np.where(after > 0, after != before + 1, after != before) | ((after > 0) & (before <= 0))
@@ -56,7 +57,7 @@ def table_of_runs(starts: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def has_letter(text: str) -> bool:
-    """Return whether a text has a letter of any script; digits and ideographic numbers such as "Ⅷ" do not count."""
+    """Return whether a text contains a letter of any script. Digits and numeric characters such as "Ⅷ" do not count."""
     kind = _kinds()
     return any(kind[ord(one)] == LETTER for one in text)
 

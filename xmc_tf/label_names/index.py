@@ -1,8 +1,8 @@
-"""An index of label names: finds the names most of whose words occur in a text.
+"""An index that finds the label names of which most words occur in a text.
 
 Each name is a set of words, weighted by their rarity in the training documents. A name matches a text that contains
-words of at least half its weight. To find such names without trying all of them, a name is listed under its rarest
-words only: as many as are needed so that the remaining words cannot reach half the weight.
+words of at least half its weight. To find such names without trying all of them, a name is listed only under its
+rarest words: as many as are needed so that the remaining words cannot reach half the weight.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph 
 
 
 class NameIndex(NamedTuple):
-    """Names, and the words under which they are listed."""
+    """The names, and the words under which each name is listed."""
 
     words: np.ndarray  # int64 [words]: hashes of the prefixes of all words of names, ascending
     exact: np.ndarray  # int64 [exact words]: hashes of the whole words, ascending
@@ -32,7 +32,7 @@ class NameIndex(NamedTuple):
 
 
 class NameWords(NamedTuple):
-    """The words of names, before their rarity is known; see `NameIndex`."""
+    """The words of names without their weights, which depend on the training documents; see `NameIndex`."""
 
     words: np.ndarray
     exact: np.ndarray
@@ -43,7 +43,7 @@ class NameWords(NamedTuple):
 
 
 def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReading) -> NameWords:
-    """Return the distinct words of each name; words with the same prefix count once."""
+    """Return the distinct words of each name; words with the same prefix count as one."""
     texts = [name.encode("utf-8", "replace") for name in names]
     sizes = np.array([len(text) for text in texts], np.int64)
     data = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
@@ -64,14 +64,14 @@ def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReadin
 
 
 def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int) -> NameIndex:
-    """Return the index; ``documents_with`` counts the training documents that contain each word."""
+    """Build the index. ``documents_with`` is the number of training documents that contain each word."""
     rarity = np.log2((nr_documents + 1) / (np.asarray(documents_with, np.float64) + 1))
     weight_of = (np.round(rarity * _WEIGHT_UNIT) + 1).astype(np.int32)
     return _weighted(names, weight_of)
 
 
 def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
-    """Return an index that also has the names of new labels (higher numbers); new words get the median weight."""
+    """Return a copy with the names of new labels, whose numbers are higher; new words get the median weight."""
     words, exact = np.union1d(index.words, names.words), np.union1d(index.exact, names.exact)
     known = np.zeros(len(index.words), np.int32)
     known[index.name_words] = index.weights
@@ -92,7 +92,7 @@ def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
 
 
 def reordered_index(index: NameIndex, order: np.ndarray, labels: np.ndarray) -> NameIndex:
-    """Return an index of the names in ``order``, which get new ``labels`` (ascending); words keep their weights."""
+    """Return an index of the names in ``order`` with new ``labels`` (ascending); words keep their weights."""
     weight_of = np.zeros(len(index.words), np.int32)
     weight_of[index.name_words] = index.weights
     sizes = np.diff(index.splits)[order]
@@ -105,7 +105,7 @@ def reordered_index(index: NameIndex, order: np.ndarray, labels: np.ndarray) -> 
 
 
 def _weighted(names: NameWords, weight_of: np.ndarray) -> NameIndex:
-    """Return the index of names whose words have these weights."""
+    """Return an index of names, given the weight of each word."""
     name_of = np.repeat(np.arange(len(names.labels)), np.diff(names.splits))
     weights = weight_of[names.name_words]
     order = np.lexsort((names.name_words, -weights, name_of))

@@ -1,10 +1,10 @@
 """Compiled functions that split texts into words and find names in them.
 
-A word has two hashes: of its prefix, by which names are found, and of the whole word. In any language that inflects at
-the end, words of one root mostly agree in their first letters, so two words match if their first ``PREFIX`` characters
-are the same; ``worth`` learns how much such a match is worth. A form in the dictionary is replaced by its lemma. In
-languages with compounds, pieces of long words count as additional words. In scripts without spaces between words, each
-pair of neighbouring characters counts as a word.
+A word has two hashes: one of its prefix, by which names are found, and one of the whole word. In languages that inflect
+at the end, words with the same root mostly share their first letters, so two words match if their first ``PREFIX``
+characters are equal; how reliable such a match is, ``worth`` learns. Word forms in the dictionary are replaced by their
+lemma. In languages with compounds, pieces of long words count as additional words. In scripts without spaces between
+words, each pair of neighbouring characters counts as a word.
 """
 
 import numpy as np
@@ -23,8 +23,9 @@ NR_GRADES = 3
 
 @inner
 def decode(data, start, stop, table, out):
-    """Write the mapped characters of UTF-8 text, without skipped ones, and return their number. Bytes that are not
-    UTF-8 become separators.
+    """Decode UTF-8 text, map its characters, and drop skipped ones; return the number of characters written.
+
+    Bytes that are not UTF-8 become separators.
     """
     count = 0
     at = start
@@ -64,7 +65,7 @@ def _hash(characters, first, last, factor):
 
 @inner
 def hash_words(characters, count, keys, exact, starts, reading):
-    """Write two hashes and the start of each word and piece; return their number, at most 2 × characters."""
+    """Write both hashes and the start of each word and piece. Return their number, which is at most 2 × characters."""
     words = 0
     at = 0
     while at < count:
@@ -105,7 +106,7 @@ def hash_words(characters, count, keys, exact, starts, reading):
 
 @kernel
 def hash_texts(data, offsets, reading):
-    """Return both hashes of all words and pieces, and their number in each text."""
+    """Return both hashes of all words and pieces, and the number of words and pieces in each text."""
     size = data.shape[0]
     keys, exact = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     counts = np.empty(offsets.shape[0] - 1, np.int64)
@@ -120,7 +121,7 @@ def hash_texts(data, offsets, reading):
 
 @inner
 def _known(hashes, count, words, out):
-    """Write the indices in ``words`` of the distinct hashes that are there, ascending; return their number."""
+    """Write the distinct, ascending indices in ``words`` of those hashes that occur in it; return their number."""
     found = 0
     for i in range(count):
         place = np.searchsorted(words, hashes[i])
@@ -138,7 +139,7 @@ def _known(hashes, count, words, out):
 
 @kernel
 def count_words(data, offsets, reading, words):
-    """Return the number of texts with each word."""
+    """Return the number of texts that contain each word."""
     longest = 1
     for i in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
@@ -158,7 +159,7 @@ def count_words(data, offsets, reading, words):
 def match_names(
     data, offsets, reading, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
 ):  # fmt: skip
-    """Return the number of matches of each text, and of each match: name, grade, coverage, count, position, inside."""
+    """Return the number of matches in each text, and each match's name, grade, coverage, count, position, inside."""
     n = offsets.shape[0] - 1
     longest = 1
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Names of labels in texts, and the worth of their matches, learned from training documents."""
+"""Find label names in texts, and learn from training documents how much each match is worth."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _RUNS = ("character_starts", "character_values")  # in the file
 
 @dataclass(frozen=True, eq=False)
 class LabelNames:
-    """Names of labels as evidence."""
+    """Label names as evidence for predictions."""
 
     index: NameIndex
     worth: np.ndarray  # float32 [names, grades]: the worth of a match; 0: ignored
@@ -58,8 +58,9 @@ class LabelNames:
         hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: treated as if no document had them
         language: str = AS_WRITTEN,
     ) -> tuple[Self, Mentions]:
-        """Learn the worth of label names; also return the mentions in the documents of ``folds``, fold after fold. The
-        worth of each of these mentions is learned without the documents of its fold.
+        """Learn the worth of label names. Also return the mentions in the documents of ``folds``, fold by fold.
+
+        The worth of these mentions is learned without the documents of their fold.
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
@@ -90,7 +91,7 @@ class LabelNames:
         return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
 
     def renumbered(self, number_of: np.ndarray) -> Self:
-        """Return a copy with new label numbers; -1 removes a label's names; equal numbers share theirs."""
+        """Return a copy with new label numbers. -1 removes a label; labels with the same number share their names."""
         numbers = number_of[self.index.labels]
         order = np.argsort(numbers, kind="stable")
         order = order[numbers[order] >= 0]
@@ -102,7 +103,7 @@ class LabelNames:
         return Mentions.of(self.index, found, self.worth[found.names, found.grades])
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder, which must not exist."""
+        """Write a folder, which must not exist yet."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         reading = self.reading._asdict()
@@ -116,7 +117,7 @@ class LabelNames:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a folder that `save` wrote."""
+        """Load a folder written by `save`."""
         path = Path(folder) / _FILE
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:

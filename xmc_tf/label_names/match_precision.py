@@ -1,8 +1,8 @@
 """The worth of a match of a name: the share of documents with the match that have the label.
 
-The share is counted for each name and grade of match, on the training documents. A few matches say little, so it is
-shrunk towards the share of similar names: those with the same number of words and a similar rarity. If the label has no
-documents, the worth is that share. The labels of held-out documents do not count in their own evidence.
+The share is counted on the training documents for each name and grade of match. Few matches are little evidence, so it
+is shrunk towards the share of similar names: those with the same number of words and a similar rarity. If the label has
+no documents, the worth is the share of similar names. The labels of held-out documents are no evidence for themselves.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NR_KINDS = _RARITIES * _MOST_WORDS
 
 
 class MatchCounts(NamedTuple):
-    """Counts of the matches in training documents, without labels that no document has: nobody could assign them."""
+    """Counts of the matches in training documents. Labels without documents are left out."""
 
     matches: np.ndarray  # int64 [names, grades]
     right: np.ndarray  # int64 [names, grades]: matches in documents with the label
@@ -34,11 +34,11 @@ class MatchCounts(NamedTuple):
     right_of_kind: np.ndarray  # float64 [kinds, grades]: the same, in documents with the label
 
     def priors(self) -> np.ndarray:
-        """Return the share of right matches of each kind of names: float64 [kinds, grades]."""
+        """Return the share of correct matches for each kind of name: float64 [kinds, grades]."""
         return self._share_of_kind(self.of_kind, self.right_of_kind)
 
     def worth(self) -> np.ndarray:
-        """Return the worth of a match in a new document: float32 [names, grades]; 0 if it is ignored."""
+        """Return the worth of a match in a new document: float32 [names, grades]; 0 means that the match is ignored."""
         prior = self.priors()[self.kinds]
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
         return shown(np.where(self.known[:, None], counted, prior))
@@ -67,9 +67,10 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
 def worth_elsewhere(
     index: NameIndex, found: Matches, Y: csr_matrix, folds: Sequence[np.ndarray], hidden: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """Return the worth of each match in held-out documents, counted on all documents outside its fold. Leaving out only
-    the document itself is not enough: with all else equal, a match in a document with the label would then be worth
-    less than one in a document without it.
+    """Return the worth of each match in held-out documents, counted on all documents outside its fold.
+
+    Leaving out only the document itself is not enough: with all else equal, a match in a document with the label would
+    then be worth less than one in a document without it.
     """
     document, right = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)), is_right(index, found, Y)
     out = np.zeros(len(document), np.float32)
@@ -87,7 +88,7 @@ def worth_elsewhere(
 
 
 def is_right(index: NameIndex, found: Matches, Y: csr_matrix) -> np.ndarray:
-    """Return for each match whether its document has the label."""
+    """Return, for each match, whether its document has the label."""
     Y = Y.sorted_indices()
     key = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)) * np.int64(Y.shape[1]) + index.labels[found.names]
     positives = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * np.int64(Y.shape[1]) + Y.indices
@@ -96,12 +97,12 @@ def is_right(index: NameIndex, found: Matches, Y: csr_matrix) -> np.ndarray:
 
 
 def shown(worth: np.ndarray) -> np.ndarray:
-    """Return worths as float32, with 0 for those that are ignored."""
+    """Return the worths as float32; worths that are too small to count become 0."""
     return np.where(worth >= LEAST, worth, 0.0).astype(np.float32)
 
 
 def kinds_of_names(index: NameIndex) -> np.ndarray:
-    """Return a number for each name, the same for similar names."""
+    """Return the kind of each name; similar names are of the same kind."""
     before = np.concatenate([[0], np.cumsum(index.weights, dtype=np.int64)])
     weight = before[index.splits[1:]] - before[index.splits[:-1]]
     rarity = np.minimum(weight // _RARITY_STEP, _RARITIES - 1)

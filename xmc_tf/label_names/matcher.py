@@ -1,4 +1,4 @@
-"""Matches of label names in texts, by compiled code."""
+"""Find label names in texts with compiled code."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class Matches(NamedTuple):
-    """Names that match texts, in CSR form: the matches of text i are at ``splits[i]`` to ``splits[i + 1]``."""
+    """The names that match each text, in CSR form: the matches of text i are at ``splits[i]`` to ``splits[i + 1]``."""
 
     splits: np.ndarray  # int64 [texts + 1]
     names: np.ndarray  # int32
@@ -37,7 +37,7 @@ class Matches(NamedTuple):
 
 
 def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: int = -1) -> Matches:
-    """Return the names that match each text. The result does not depend on the number of threads."""
+    """Find the names that match each text. The result does not depend on the number of threads."""
     arrays = tuple(kernel_view(array, array.dtype) for array in index)
     held = reading.for_kernels()
 
@@ -54,7 +54,7 @@ def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: 
 
 
 def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threads: int = -1) -> np.ndarray:
-    """Return the number of texts that contain each word, given by the hashes of prefixes, ascending."""
+    """Return the number of texts that contain each word. ``words`` are ascending hashes of prefixes."""
     words, held = kernel_view(words, np.int64), reading.for_kernels()
     total = np.zeros(len(words), np.int64)
     for counts in _mapped(lambda batch: count_words(*batch, held, words), texts, threads):
@@ -63,7 +63,7 @@ def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threa
 
 
 def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator[R]:
-    """Yield the result of each batch of texts, in order."""
+    """Yield the result of each batch of texts, in order, computed by threads."""
     count = thread_count(threads)
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
@@ -76,7 +76,7 @@ def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator
 
 
 def _batches(texts: Iterable[str] | Iterable[bytes]) -> Iterator[_Batch]:
-    """Yield concatenated texts as bytes, and their offsets."""
+    """Yield batches of texts as concatenated bytes with offsets."""
     lines: list[bytes] = []
     size = 0
     for text in texts:

@@ -1,4 +1,4 @@
-"""Mentions of labels: for each document and label, the best match of one of its names."""
+"""Mentions of labels: the best match of any of a label's names in each document."""
 
 from typing import NamedTuple, Self
 
@@ -13,7 +13,7 @@ WORTH_STEPS = 1 << 20  # worths are compared as whole numbers, the same in compi
 
 
 class Mentions(NamedTuple):
-    """Labels that texts mention, sorted by text and label."""
+    """The labels that texts mention, sorted by text and label."""
 
     rows: np.ndarray  # int64: the text
     labels: np.ndarray  # int64
@@ -28,7 +28,7 @@ class Mentions(NamedTuple):
 
     @classmethod
     def of(cls, index: NameIndex, found: Matches, worth: np.ndarray) -> Self:
-        """Return the best match of each label: of the highest grade, then of the highest worth."""
+        """Return the best match of each label in each text: the one of the highest grade, then of the highest worth."""
         rows = np.repeat(np.arange(len(found.splits) - 1), np.diff(found.splits))
         labels = index.labels[found.names].astype(np.int64)
         order = np.lexsort((found.names, -np.round(worth * WORTH_STEPS), -found.grades, labels, rows))
@@ -45,20 +45,20 @@ class Mentions(NamedTuple):
 
     @property
     def full(self) -> np.ndarray:
-        """Whether all words of the name occur."""
+        """Whether all words of the name occur in the text."""
         return np.asarray(self.grade != PARTIAL)
 
     def only(self, wanted: np.ndarray) -> Self:
-        """Return some mentions: bool [mentions], or a slice."""
+        """Return the mentions selected by a mask or a slice."""
         return type(self)(*(column[wanted] for column in self))
 
     def of_rows(self, first: int, last: int) -> Self:
-        """Return the mentions in a range of texts, renumbered from 0."""
+        """Return the mentions in a range of texts; the texts are renumbered from 0."""
         some = self.only(slice(*np.searchsorted(self.rows, [first, last])))  # type: ignore[arg-type]
         return some._replace(rows=some.rows - first)
 
     def worths(self, nr_rows: int, nr_labels: int) -> csr_matrix:
-        """Return the worth of the mentions: texts × labels."""
+        """Return the worth of the mentions as a matrix of texts × labels."""
         some = self.worth > 0
         shape = (nr_rows, nr_labels)
         return csr_matrix((self.worth[some], (self.rows[some], self.labels[some])), shape=shape)

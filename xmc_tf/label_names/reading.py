@@ -1,4 +1,4 @@
-"""The reading of words in names and texts: characters, lemmas, and pieces of long words."""
+"""The way in which words in names and texts are read: characters, lemmas, and pieces of long words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class WordReading(NamedTuple):
     piece: int  # characters of the pieces of long words, which count as additional words; 0: no pieces
 
     def for_kernels(self) -> "WordReading":
-        """Return arrays that kernels accept."""
+        """Return a copy with arrays in the types that the compiled kernels expect."""
         return WordReading(
             kernel_view(self.characters, np.int32), kernel_view(self.forms, np.int64),
             kernel_view(self.lemma_of, np.int32), kernel_view(self.lemma_keys, np.int64),
@@ -32,7 +32,7 @@ class WordReading(NamedTuple):
         )  # fmt: skip
 
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordReading":
-        """Return the part that is needed for names with these hashes of prefixes and whole words."""
+        """Keep the forms needed for names with these hashes of prefixes (``words``) and whole words (``exact``)."""
         if not len(self.forms):
             return self
         known = np.isin(self.lemma_keys, words) | np.isin(self.lemma_exact, exact)
@@ -45,13 +45,13 @@ class WordReading(NamedTuple):
 
 
 def as_written() -> WordReading:
-    """Return the reading of words without lemmas and pieces."""
+    """Return a `WordReading` that uses words as they are written, without lemmas or pieces."""
     none = np.zeros(0, np.int64)
     return WordReading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
 
 
 def reading_of(languages: Sequence[str]) -> WordReading:
-    """Return the reading of words of some languages, the most frequent first: it decides the lemma of shared forms."""
+    """Return the `WordReading` of some languages, most frequent first; it decides the lemma of shared forms."""
     plain = as_written()
     piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
     forms: list[np.ndarray] = []
@@ -77,7 +77,7 @@ def reading_of(languages: Sequence[str]) -> WordReading:
 
 
 def _hashed(strings: Strings, reading: WordReading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both hashes of strings that are single words, and which of them are."""
+    """Return both hashes of those strings that are single words, and whether each string is one."""
     keys, exact = np.zeros(len(strings.ends), np.int64), np.zeros(len(strings.ends), np.int64)
     single = np.zeros(len(strings.ends), bool)
     for first in range(0, len(strings.ends), _AT_ONCE):

@@ -1,4 +1,4 @@
-"""The names of labels: a preferred one for people, and alternative ones by which texts mention the label."""
+"""Label names: for each label, a preferred name to show, and alternative names by which texts mention it."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class LabelVocabulary(NamedTuple):
 
 
 def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
-    """Parse the lines of a names file: one label per line, its alternative names separated by tabs."""
+    """Parse the lines of a names file: each has a label's preferred and alternative names, separated by tabs."""
     preferred: list[str] = []
     names: list[str] = []
     labels: list[int] = []
@@ -34,24 +34,24 @@ def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
 
 
 def without_qualifier(name: str) -> str:
-    """Return a name without qualifiers in brackets; unchanged if nothing else would remain."""
+    """Remove qualifiers in brackets from a name; a name that would become empty is returned unchanged."""
     return " ".join(_QUALIFIER.sub(" ", name).split()) or name
 
 
 def have_letters(names: Sequence[str]) -> bool:
-    """Return whether any name has a letter; numbers that stand for names occur in texts by chance."""
+    """Return whether any name contains a letter. Names that are numbers would occur in texts by chance."""
     return any(map(has_letter, names))
 
 
 class NameDocuments(NamedTuple):
-    """The names of labels as documents, which training appends to the user's own."""
+    """Label names as documents, which are appended to the user's training documents."""
 
     texts: list[str]
     Y: csr_matrix  # names × labels, one label each
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> "NameDocuments":
-        """Return the documents of label names; names that are only numbers or URLs are left out."""
+        """Create the documents from label names, except for names without letters and URLs."""
         vocabulary = label_vocabulary(lines)
         kept = [at for at, name in enumerate(vocabulary.names) if has_letter(name) and "://" not in name]
         labels = vocabulary.labels[kept]
@@ -60,10 +60,10 @@ class NameDocuments(NamedTuple):
         return cls([vocabulary.names[at] for at in kept], Y)
 
     def below(self, Y: spmatrix) -> csr_matrix:
-        """Return the labels of documents, followed by those of the names."""
+        """Append the labels of the name documents to a label matrix."""
         return csr_matrix(vstack([csr_matrix(Y), self.Y], format="csr"))
 
     def unlabelled_below(self, other: spmatrix) -> csr_matrix:
-        """Return a matrix of documents, followed by empty rows for the names."""
+        """Append empty rows for the name documents to a matrix."""
         nothing = csr_matrix((len(self.texts), other.shape[1]), dtype=other.dtype)
         return csr_matrix(vstack([csr_matrix(other), nothing], format="csr"))
