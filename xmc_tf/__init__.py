@@ -39,7 +39,7 @@ def _modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used."""
+    """Import a public name when it is first used."""
     if name == "__all__":
         return sorted(_modules())
     if name == "__version__":
@@ -59,12 +59,12 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and the modules that are loaded."""
+    """Return the public names and the imported modules."""
     return sorted({*globals(), *_modules()} - {"ModuleType", "cache", "os", "sys"})
 
 
 class _Package(ModuleType):
-    """This module, in which an imported submodule does not replace a public name: there is a module xmc_tf.evaluate."""
+    """The type of this module; it keeps imported submodules, such as xmc_tf.evaluate, from replacing public names."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not isinstance(value, ModuleType) or name not in _modules():
@@ -75,9 +75,9 @@ sys.modules[__name__].__class__ = _Package
 
 
 def _begin_command_line() -> None:
-    """If this is one of our command lines, prepare for its end before its imports, which take seconds.
+    """If this process runs one of our commands, prepare for its termination before the slow imports.
 
-    A signal that comes while they run shows no traceback, and a rank whose launcher is killed leaves a record.
+    A signal during the imports then prints no traceback, and a rank whose launcher is killed leaves a record.
     """
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
     if not module.startswith("xmc_tf.") or module in ("xmc_tf.launch.node", "xmc_tf.launch.rank_proxy"):

@@ -1,4 +1,4 @@
-"""``xmc-tf COMMAND`` and ``python -m xmc_tf COMMAND``: all commands under one name."""
+"""``xmc-tf COMMAND`` or ``python -m xmc_tf COMMAND``: a single entry point for all commands."""
 
 import sys
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(program: str, command: str, arguments: list[str]) -> None:
-    """Run one command as ``python -m`` runs its module."""
+    """Run a command like ``python -m`` with the command's module."""
     if command not in MODULES:
         _refuse(program, command)
     from xmc_tf.common.process import startup
@@ -104,7 +104,7 @@ def _run(program: str, command: str, arguments: list[str]) -> None:
 
 
 def _overview(program: str, group: str = "") -> str:
-    """Return the list of all commands, or of those of a sub-group."""
+    """Return the list of all commands, or of the commands in a group."""
     lines = [f"usage: {program} {group + ' ' if group else ''}COMMAND [options]", ""]
     if not group:
         lines += ["Extreme multi-label text classification, from raw text to a served model.", ""]
@@ -119,7 +119,7 @@ def _overview(program: str, group: str = "") -> str:
 
 
 def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
-    """Return the lines for some commands: those of a sub-group, or one line for each sub-group."""
+    """Return one line for each command in a group, or one line for each group."""
     if group:
         return {name: about for name, (_, about) in commands.items() if name.startswith(f"{group} ")}
     found = {}
@@ -131,7 +131,7 @@ def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
 
 
 def _refuse(program: str, command: str) -> NoReturn:
-    """Exit with status 2, and suggest the nearest command."""
+    """Suggest the most similar command, and exit with status 2."""
     import difflib
 
     # People also try the names of the modules.
@@ -146,7 +146,7 @@ def _refuse(program: str, command: str) -> NoReturn:
 
 
 def _print(text: str) -> None:
-    """Print to a reader that may close early, such as ``head``."""
+    """Print to a pipe that may be closed early, for example by ``head``."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.append``: append documents to a linear model without training it again."""
+"""``python -m xmc_tf.append``: append documents to a linear model without retraining it."""
 
 import argparse
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Append the documents and write the model."""
+    """Append the documents, and write the new model."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any]:
-    """Return the texts and their labels; rows of a table without a text or a label are counted and left out."""
+    """Return texts and labels; table rows without a text or a label are left out, and a warning counts them."""
     if not arguments.documents:
         file = TextFile(arguments.text_path)
         file.check()

@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Embed this rank's share of the texts, and save it."""
+    """Embed this rank's share of the texts, and save the embeddings."""
     arguments = parser().parse_args(argv)
     communicator = choose_communicator()
     # Rank 0 logs for all ranks.

@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Export the model, and measure it if labels are given."""
+    """Export the model, and measure the exported model if there are labels."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     arguments.model_folder = model_place(arguments)
@@ -155,7 +155,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
 
 
 def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
-    """Write a model whose encoder ONNX Runtime computes."""
+    """Write a model that runs its encoder with ONNX Runtime."""
     usual, of_saved_models = parser(), (*SEARCH, *DECISIONS, "warmup")
     given = [name for name in of_saved_models if getattr(arguments, name) != usual.get_default(name)]
     if given or arguments.weights == "fp16":
@@ -191,7 +191,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
 def export_measured(
     model: XTransformer, folder: Path, precision: str, texts: Any, truth: csr_matrix
 ) -> tuple[str, Agreement]:
-    """Export a model for ONNX Runtime; return the chosen precision, and the measures of fp32 and int8."""
+    """Export a model for ONNX Runtime; return the chosen precision, and the metrics of fp32 and int8."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
         predictions = {}
@@ -208,7 +208,7 @@ def export_measured(
 
 
 def _write_card(source: Path, folder: Path, precision: str, measured: Agreement, documents: int) -> None:
-    """Write the model card: that of the model, if xmc_tf has written it, and the loss through 8 bits."""
+    """Write the model card: xmc_tf's card of the original model, if there is one, and the effect of 8-bit weights."""
     card = source / CARD
     ours = card.is_file() and not is_foreign(card)
     text = card.read_text(encoding="utf-8") if ours else f"{MARK}\n\n# {folder.name}\n"

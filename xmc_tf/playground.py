@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.playground``: a local page to try a model."""
+"""``python -m xmc_tf.playground``: a local web page for trying a model."""
 
 import argparse
 import logging
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
-    """Return what answers the page's requests: for a model folder, a folder of a sequence model, or an export."""
+    """Return the object that answers the page's requests, for a model, a sequence model or an export."""
     header = Path(folder) / "params.json"
     if (
         header.is_file()
@@ -48,7 +48,7 @@ def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serve until Ctrl-C."""
+    """Serve the page until Ctrl-C is pressed."""
     arguments = parser().parse_args(argv)
     require_server()
     place = model_place(arguments)

@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and save or print the result."""
+    """Predict labels, and save or print the result."""
     predict(parser().parse_args(argv))
 
 

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.prepare``: read a table of texts and labels into a data set."""
+"""``python -m xmc_tf.prepare``: convert a table of texts and labels to a data set."""
 
 import argparse
 import dataclasses
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read a table, and print a summary of it."""
+    """Prepare a table, and print a summary of the data set."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)

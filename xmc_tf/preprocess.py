@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build a vectorizer, or run one."""
+    """Build a vectorizer, or apply one to texts."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     warn_without_effect(arguments, f"preprocess {arguments.command}")

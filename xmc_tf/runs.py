@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.runs``: list, compare and delete the trainings on a data set."""
+"""``python -m xmc_tf.runs``: list, compare and delete the training runs on a data set."""
 
 import argparse
 import csv
@@ -88,7 +88,7 @@ def _require(arguments: cli.GivenFlags) -> None:
 
 
 def _write_predictions(store: TableStore, number: int, path: Path) -> None:
-    """Write a row per test document: its line in the table, its text, the true and the predicted labels."""
+    """Write a row for each test document with its line in the table, its text, and the true and predicted labels."""
     names, Y = store.names, store.labels("test")
     found = list(predictions_of(store, number))
     if [document for document, *_ in found] != store.ids("test").tolist():
@@ -112,7 +112,7 @@ def _print(text: str) -> None:
 
 
 def list_text(runs: Sequence[Run]) -> str:
-    """Return a table of all runs, the newest last; the best value of each measure is marked."""
+    """Return a table of all runs, newest last, with the best value of each metric marked."""
     if not runs:
         return "no runs yet: xmc-tf train DATA -m model records one"
     measures = [name for name in _MEASURES if any(name in run.metrics for run in runs)]
@@ -152,7 +152,7 @@ def run_text(run: Run) -> str:
 
 
 def comparison_text(runs: Sequence[Run]) -> str:
-    """Return the measures of runs side by side, and the parameters that differ."""
+    """Return a comparison of runs: their metrics side by side, and the parameters that differ."""
     head = [f"run {run.id}" for run in runs]
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
     measured = [

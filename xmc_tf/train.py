@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.train``: XR-Transformer from text and labels, on one process or many."""
+"""``python -m xmc_tf.train``: train an XR-Transformer from texts and labels, in one process or many."""
 
 import argparse
 import dataclasses
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train and save a model."""
+    """Train a model, and save it."""
     arguments = parser().parse_args(argv, cli.GivenFlags())
     skeletons: dict[str, Callable[[], str]] = {
         "params": xtransformer_skeleton,
@@ -129,7 +129,7 @@ def _begin(arguments: argparse.Namespace) -> Communicator:
 
 
 def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
-    """Prepare a table, choose settings, train, measure, and print a summary."""
+    """Prepare a table, choose settings, train and measure a model, and print a summary."""
     communicator = _begin(arguments)
     job = table_job(arguments, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
     run_on_all_ranks(communicator, lambda: read_language_column(arguments))
@@ -212,7 +212,7 @@ def _require(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse files that do not exist before any slow work, such as downloading the encoder."""
+    """Raise an error if an input file is missing, before slow work such as downloading the encoder."""
     for names, what in {
         ("trn_text_path", "tst_text_path"): "texts", ("trn_label_path", "tst_label_path"): "labels",
         ("trn_feat_path", "tst_feat_path"): "features", ("labels",): "label names", ("vocabulary",): "vocabulary",
@@ -224,7 +224,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
-    """Refuse folders that would replace an input, or a part of another model."""
+    """Raise an error if an output folder would replace an input or a part of another model."""
     inputs = {flag: getattr(a, name) for name, flag in FILE_FLAGS.items()} | {
         "--code-path": a.code_path, "--params-path": a.params_path, "--train-params-path": a.train_params_path,
         "--pred-params-path": a.pred_params_path, "--model-shortcut": recipe.first_level.model_shortcut,
@@ -240,7 +240,7 @@ def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
-    """Return the options: those of the parameter files, else those of the flags."""
+    """Return the training options, from parameter files if there are any, otherwise from flags."""
     held: dict[str, Any] = {}
     if arguments.params_path:
         held = load_blocks(
@@ -273,7 +273,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
-    """Return the parameters with several trees of rankers, shaped by the flags."""
+    """Return the parameters with several label trees for the rankers, shaped by the flags."""
     assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
     if count > 1 and params.only_encoder:
         raise InputError(
@@ -295,7 +295,7 @@ def _precision(arguments: argparse.Namespace) -> str:
 
 
 def _check_encoder(recipe: Recipe, work: Path) -> None:
-    """Refuse an encoder that cannot be loaded, before anything is read."""
+    """Raise an error if the encoder cannot be loaded, before any data are read."""
     if (work / "encoder" / "stage.json").exists():
         return  # an earlier run of this command has copied it
     from xmc_tf.encoder.sources import check_available
@@ -305,7 +305,7 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
 
 
 def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
-    """Return the data, which every rank reads: large files are mapped, and their pages are shared."""
+    """Read the training data on each rank. Large files are memory-mapped, so that ranks share their pages."""
     a = arguments
     documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)
     held_out = _documents(a.tst_text_path, a.tst_label_path, a.tst_feat_path) if a.tst_text_path else None

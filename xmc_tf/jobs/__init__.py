@@ -1,1 +1,1 @@
-"""Whole jobs on a table of texts and labels: training with a choice of settings, and prediction."""
+"""Complete jobs on a table of texts and labels: training, including the choice of settings, and prediction."""

@@ -24,9 +24,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> str | None:
-    """Fine-tune an encoder and train rankers on a table; return what rank 0 prints, None on other ranks. Collective.
+    """Fine-tune an encoder and train rankers on a table. All ranks must call it; rank 0 returns the summary to print.
 
-    The validation documents are measured during fine-tuning, which keeps the best state; they are not trained on.
+    The model is not trained on the validation documents. They are used to keep the best state of fine-tuning.
     """
     began, start = now(), time.monotonic()
     communicator = stages.communicator

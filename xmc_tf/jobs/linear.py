@@ -1,4 +1,4 @@
-"""Train linear rankers on a table: compare settings on validation documents, then train on all documents."""
+"""Train linear rankers on a table: compare settings on the validation documents, then train the final model."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ _IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[
 
 
 def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
-    """Train linear rankers on a table, from its rows to the record of the run, and return the summary to print."""
+    """Prepare a table, train linear rankers on it, record the run, and return the summary to print."""
     if ranks > 1:
         raise InputError(
             "linear rankers on a table are trained by one process", received=f"{ranks} ranks",
@@ -91,10 +91,11 @@ def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
 
 
 class DataSetFeatures:
-    """TF-IDF features of the training documents, validation documents and label names, and of the test documents.
+    """TF-IDF features of training documents, validation documents, label names, and test documents.
 
-    Words are counted in training and validation documents, without their labels, so that settings can be compared on
-    validation documents and the final training needs no other features. Each choice of options is computed once.
+    The vectorizer is fitted to training and validation texts, without their labels. Settings can therefore be compared
+    on the validation documents, and the final model reuses the features. They are computed once for each set of
+    options.
     """
 
     def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:
@@ -104,13 +105,13 @@ class DataSetFeatures:
 
     @property
     def texts(self) -> JoinedTexts | None:
-        """The texts of training and then validation documents; None if the table has features."""
+        """The texts of training documents followed by validation documents; None if the table has features."""
         if self.store.nr_features:
             return None
         return JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
 
     def of(self, params: TfidfParams) -> "tuple[Tfidf | None, csr_matrix]":
-        """Return the vectorizer, and the features of training documents, validation documents, and label names."""
+        """Return the vectorizer, and one matrix of features: training documents, validation documents, label names."""
         texts = self.texts
         if texts is None:
             return None, self._of_table
@@ -138,7 +139,7 @@ class DataSetFeatures:
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting that was compared on validation documents."""
+    """A change of settings and its result on the validation documents."""
 
     name: str
     score: float
@@ -147,7 +148,7 @@ class Trial:
 
 
 class LinearTraining:
-    """Training of linear rankers on the features of a data set, with a choice of settings."""
+    """Choose the settings of linear rankers for a data set, and train them."""
 
     def __init__(
         self, features: DataSetFeatures, options: LinearOptions, single_label: bool, seconds: dict[str, float]
@@ -159,7 +160,7 @@ class LinearTraining:
         self.trials: list[Trial] = []
 
     def run(self, settings: Settings) -> tuple[XRLinear, XRLinearParams]:
-        """Choose the settings on the validation documents, then train on these and the training documents."""
+        """Choose the settings on the validation documents, then train on training and validation documents."""
         began = time.monotonic()
         params = self._chosen(settings)
         chosen = time.monotonic()
@@ -187,7 +188,7 @@ class LinearTraining:
         return model, params
 
     def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:
-        """Return whether the model keeps its training data."""
+        """Return whether the model should keep its training data."""
         if self.options.keep_training_data is not None:
             return self.options.keep_training_data
         if X is None or X.sparse is None or 8 * X.sparse.nnz > _SMALL:
@@ -214,7 +215,7 @@ class LinearTraining:
         return best
 
     def _score(self, params: XRLinearParams, rows: np.ndarray | slice) -> float:
-        """Return the measure of settings on the validation documents."""
+        """Return the metric of these settings on the validation documents."""
         X = self.features.of(params.tfidf)[1]
         count = self.Y.shape[0]
         trees = params.trees[:COMPARED_TREES]
@@ -231,7 +232,7 @@ class LinearTraining:
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
 
     def _sample(self, documents: int | None) -> np.ndarray | slice:
-        """Return the training documents to compare settings on, the same ones each time."""
+        """Return a sample of the training documents to compare settings on; it is the same in each call."""
         if documents is None or documents >= self.Y.shape[0]:
             return slice(None)
         chosen = np.random.default_rng(self.options.seed).choice(self.Y.shape[0], documents, replace=False)
@@ -240,7 +241,7 @@ class LinearTraining:
 
 @contextmanager
 def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
-    """Measure the ``with`` block as a part of the job."""
+    """Record the duration of the ``with`` block as a part of the job."""
     began = time.monotonic()
     with doing(part):
         yield
@@ -248,7 +249,7 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
 
 
 def _lines_to_learn(store: TableStore, options: LinearOptions) -> list[str] | None:
-    """Return the label names that a training learns: if they have letters, or the user asks for them; None: none."""
+    """Return the label names to train on, if they contain letters or the user asked for it; otherwise None."""
     if store.nr_features or not store.names or options.probabilities is False or options.label_names is False:
         return None
     return store.names if options.label_names or have_letters(store.names) else None
@@ -264,7 +265,7 @@ def _shape_of(store: TableStore, about: Summary) -> DataShape:
 
 
 def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, about: Summary) -> list[str]:
-    """Return sentences about what was chosen, why, and what was trained on."""
+    """Return sentences that say what was chosen and why, and which documents the model was trained on."""
     out = []
     if training.trials:
         first, best = training.trials[0], [trial for trial in training.trials if trial.kept][-1]
@@ -307,7 +308,7 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
 
 
 def warn_of_case(names: Sequence[str]) -> None:
-    """Warn of labels that differ only by upper and lower case, because each has only a part of the documents."""
+    """Warn of labels that differ only in case, because each of them is trained on only a part of the documents."""
     first: dict[str, str] = {}
     alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
     if alike:

@@ -1,4 +1,4 @@
-"""Prediction from a command line: all kinds of documents, both kinds of models, on one rank, many, or by a server."""
+"""The prediction commands: for all kinds of documents and models, on one rank, on many, or through a server."""
 
 import argparse
 import dataclasses
@@ -114,7 +114,7 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 
 def predict(arguments: argparse.Namespace) -> None:
-    """Predict, and save or print the result."""
+    """Predict labels, and save or print the result."""
     options = options_of_flags(arguments, *OPTIONS)
     _as_documents(arguments)
     _check_documents(arguments)
@@ -154,7 +154,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
 
 def _as_documents(arguments: argparse.Namespace) -> None:
-    """Treat a text as a query, and a file of texts as a table with one column if its labels become a table."""
+    """Treat a single text as a query, and a text file as a table with one column if the output is a table."""
     a = arguments
     if a.table is not None and " " in a.table and not Path(a.table).exists():
         ending = Path(a.table).suffix
@@ -165,7 +165,7 @@ def _as_documents(arguments: argparse.Namespace) -> None:
 
 
 def _check_documents(arguments: argparse.Namespace) -> None:
-    """Refuse a command line without documents, and flags that do not apply to its kind of documents."""
+    """Raise an error if there are no documents, or if a flag does not apply to this kind of documents."""
     a = arguments
     if not (a.table or a.text_path or a.query or a.feat_path):
         raise InputError(
@@ -190,7 +190,7 @@ def _check_documents(arguments: argparse.Namespace) -> None:
 
 
 def _checked_output(arguments: argparse.Namespace) -> str | None:
-    """Return the file to write, which must not replace an input; None to print."""
+    """Return the file to write, or None to print; raise an error if it would replace an input."""
     a = arguments
     output = a.save_pred_path if a.table is not None else prediction_path(a.save_pred_path, folder_name="P.npz")
     inputs: dict[str, Named] = {
@@ -202,7 +202,7 @@ def _checked_output(arguments: argparse.Namespace) -> str | None:
 
 
 def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model":
-    """Load the model; refuse flags that its kind cannot have."""
+    """Load the model; raise an error for flags that do not apply to this kind of model."""
     model, a = load(arguments.model_folder, runtime=arguments.runtime), arguments
     linear = isinstance(model, XRLinear)
     texts = bool(a.text_path or a.query)
@@ -235,7 +235,7 @@ def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model"
 def _prepared(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> PredictionOptions:
-    """Choose the device, warn of labels out of reach, and return the options for this model."""
+    """Choose the device, warn of labels that cannot be predicted, and return the prediction options for this model."""
     if isinstance(model, XRLinear):
         if arguments.selected_output is None:
             model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size)
@@ -252,7 +252,7 @@ def _prepared(
 
 
 def _documents(arguments: argparse.Namespace, model: "Model") -> tuple[Any, Features | None]:
-    """Return the texts or features, and the features beside texts."""
+    """Return the documents (texts or features), and the additional features of texts."""
     X = None if arguments.feat_path is None else load_features(arguments.feat_path)
     if arguments.query:
         return arguments.query, X
@@ -267,7 +267,7 @@ def _documents(arguments: argparse.Namespace, model: "Model") -> tuple[Any, Feat
 
 
 def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | None:
-    """Return the matrix of the labels to score; None: the best are searched."""
+    """Return the matrix of labels to score, or None to search for the best labels."""
     if arguments.selected_output is None:
         return None
     flags = {"--only-labels": "only_labels", **{f"--{name.replace('_', '-')}": name for name in DECISIONS}}
@@ -310,7 +310,7 @@ def _predict_table(
 
 
 def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> None:
-    """Ask a server, whose search options were set by the export."""
+    """Request predictions from a server, whose search options were fixed at export."""
     from xmc_tf.serving.client import Client
 
     cli.set_verbosity(arguments.verbose_level)
@@ -338,7 +338,7 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
 
 
 def _true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
-    """Read the true labels of the documents; None without a path."""
+    """Read the true labels of the documents; None if there is no file."""
     if path is None:
         return None
     Y = load_matrix(path, name="labels")
@@ -348,7 +348,7 @@ def _true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix
 
 
 def _give(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
-    """Save a prediction (as JSON lines for .jsonl, else as a matrix) or print it; then measure it if ``Y`` is given."""
+    """Save a prediction (JSON lines for .jsonl, otherwise a matrix) or print it; if ``Y`` is set, print metrics."""
     if path is not None:
         _save(path, predicted, names)
     elif Y is None:

@@ -1,6 +1,6 @@
-"""The choice of settings for a data set: which to try, given its size, the time and the effort, with reasons.
+"""Choose which settings to try for a data set, given its size, the available time and the effort.
 
-To add an option, add a :class:`Step`: a change of the settings that is tried on top of the best so far.
+To add an option, add a :class:`Step`: a change that is tried on top of the best settings so far.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class DataShape:
 
 @dataclass(frozen=True)
 class Step:
-    """A change of settings that is tried on validation documents, and kept if it is better."""
+    """A change of settings that is tried on validation documents and kept if it improves the metric."""
 
     name: str
     change: Callable[[XRLinearParams], XRLinearParams]
@@ -44,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings to begin with, the changes to try, and the reasons."""
+    """The initial settings, the changes to try, and the reasons for them."""
 
     params: XRLinearParams
     steps: tuple[Step, ...]
@@ -52,7 +52,7 @@ class Settings:
     reasons: tuple[str, ...]
 
     def with_tfidf(self, tfidf: "Tfidf | None") -> "Settings":
-        """Return the settings with the language that the vectorizer found in the texts."""
+        """Return the settings with the language that the vectorizer detected."""
         if tfidf is None:
             return self
         return replace(self, params=replace(self.params, tfidf=tfidf.params))
@@ -62,11 +62,11 @@ def choose_settings(
     shape: DataShape, params: XRLinearParams, *, fixed: frozenset[str] = frozenset(), minutes: float | None = None,
     effort: str = "balanced",
 ) -> Settings:  # fmt: skip
-    """Return the settings of linear rankers to begin with, and those to try, with reasons.
+    """Return the initial settings of linear rankers, the changes to try, and the reasons.
 
-    The choice depends on its arguments only, never on the clock, so that the same command gives the same model.
-    ``minutes`` is the time for the whole job on two cores. It is estimated, not enforced: if it is short, a lower
-    effort is taken, and fewer settings are tried.
+    The result depends only on the arguments and never on the clock, so the same command always gives the same model.
+    ``minutes`` is the time for the whole job on two cores. It is compared with estimates and is not enforced. If time
+    is short, the effort is lowered and fewer changes are tried.
     """
     if effort not in EFFORTS:
         raise InputError(f"--effort {effort!r} is unknown", expected=", ".join(EFFORTS))
@@ -91,12 +91,12 @@ def choose_settings(
 
 
 def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
-    """Estimate the time of one training with default settings, including features, on two cores."""
+    """Estimate the duration of a training run with default settings, including features, on two cores."""
     return 2.0 + (documents or shape.documents) * shape.words * _RATE
 
 
 def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
-    """Return what a training will do and about how long it takes."""
+    """Return a message that says what the training run will do and how long it will take."""
     seconds, parts = _seconds(shape, effort), []
     if settings.steps:
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, settings.sample)
@@ -112,12 +112,12 @@ def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
 
 
 def _seconds(shape: DataShape, effort: str) -> float:
-    """Estimate the time of the final training, with its label trees, and names as evidence."""
+    """Estimate the duration of the final training run, including label trees and label names as evidence."""
     return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape)
 
 
 def _affordable_effort(shape: DataShape, minutes: float | None, effort: str, reasons: list[str]) -> str:
-    """Return the highest effort, up to the wanted one, whose training fits into the time."""
+    """Return the highest effort, up to the requested one, whose training run fits into the time."""
     order = list(EFFORTS)
     found = effort
     while minutes is not None and found != order[0] and _seconds(shape, found) > 60 * minutes:
@@ -130,7 +130,7 @@ def _affordable_effort(shape: DataShape, minutes: float | None, effort: str, rea
 def _first(
     shape: DataShape, params: XRLinearParams, fixed: frozenset[str], effort: str, reasons: list[str]
 ) -> XRLinearParams:
-    """Return the settings to begin with: the label trees of the effort, unless the user has set their shapes."""
+    """Return the initial settings. The effort chooses the label trees, unless the user has set their shape."""
     if shaped := [name for name in _SHAPES if name in fixed]:
         count = len(params.trees)
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in shaped)
@@ -156,7 +156,7 @@ def _description(params: XRLinearParams, labels: int) -> str:
 
 
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
-    """Return the changes that may help, those that usually help most first."""
+    """Return the changes that may help, in the order of their usual benefit."""
     Cp = _level(params).Cp
 
     def cost(factor: float) -> Step:
@@ -203,7 +203,7 @@ def _level(params: XRLinearParams) -> LinearLevelParams:
 def _affordable(
     steps: list[Step], shape: DataShape, left: float, sample: int | None, reasons: list[str], minutes: float
 ) -> tuple[list[Step], int | None]:
-    """Return the steps that fit into the time that the final training leaves, on fewer documents if necessary."""
+    """Return the changes that can be tried in the time not needed for final training, and the sample size to use."""
     for documents in (sample or shape.documents, shape.documents // 4, shape.documents // 16):
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, documents)
         kept, used = [], one

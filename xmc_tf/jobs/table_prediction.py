@@ -1,4 +1,4 @@
-"""Prediction for a table: read, labelled and written piece by piece, in bounded memory."""
+"""Predict labels for a table, which is read and written in pieces so that memory use is bounded."""
 
 import argparse
 import logging
@@ -33,7 +33,7 @@ def label_table(
     predict: Callable[[list[str], int], csr_matrix],  # returns a number of labels of some texts
     names: Sequence[str] | None,
 ) -> None:
-    """Write the labels of all rows of a table."""
+    """Predict and write the labels of all rows of a table."""
     if arguments.save_pred_path is None:
         raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
     table, output, back_off = Path(arguments.table), Path(arguments.save_pred_path), arguments.back_off
@@ -84,7 +84,7 @@ def label_table(
 
 
 def _kept(source: TableReader, keep: str | None) -> list[int]:
-    """Return the numbers of the columns to copy: by default a column of identifiers, if there is one."""
+    """Return the numbers of the columns to copy to the output (default: an identifier column, if there is one)."""
     if keep is None:
         ids = column_of_ids(source.columns)
         return [] if ids is None else [ids]
@@ -100,7 +100,7 @@ def _kept(source: TableReader, keep: str | None) -> list[int]:
 
 
 def _pieces(source: TableReader) -> Iterator[list[TableRow | BadRow]]:
-    """Yield the rows in lists that fit into memory, however long their texts are."""
+    """Yield lists of rows, limited in both their number and the total length of their texts."""
     rows: list[TableRow | BadRow] = []
     letters = 0
     for row in source.records():

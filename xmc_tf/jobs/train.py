@@ -1,4 +1,4 @@
-"""Training on a table: the job, its data set, and the metrics, record, report and summary of a training run."""
+"""The parts shared by all training jobs on a table: inputs, data set, metrics, record, report and summary."""
 
 import logging
 import shlex
@@ -41,7 +41,7 @@ _SHOWN = ("P", "R", "nDCG", "PSP")
 
 @dataclass(frozen=True)
 class TableJob:
-    """A training run on a table: its inputs and outputs, without the options of the model."""
+    """The inputs and outputs of a training run on a table; model options are separate."""
 
     table: Path  # or a data set that ``xmc-tf prepare`` has made
     model: Path
@@ -65,7 +65,7 @@ class Results:
     levels: Sequence[float] = ()  # of category paths: share of documents whose best label is right, by level
 
     def metrics(self) -> dict[str, float]:
-        """Return all metrics by name, for the record of the run."""
+        """Return all metrics by name, as stored in the record of the run."""
         found = {
             f"{name}@{k}": self.overall.at(name, k)
             for name in self.overall.values
@@ -93,7 +93,7 @@ class Results:
 
 
 def data_set_of(job: TableJob) -> TableStore:
-    """Return the data set of a table, open for writing; it is prepared first if necessary."""
+    """Return the data set of a table, open for writing; the table is prepared first if necessary."""
     if TableStore.is_data_set(job.table):
         store = TableStore.open(job.table, write=True)
         if store.meta("rows_read") != "all" or store.meta("splits") is None:
@@ -108,7 +108,10 @@ def data_set_of(job: TableJob) -> TableStore:
 def finish(
     job: TableJob, store: TableStore, about: Summary, predicted: csr_matrix | None, start: float, **record: Any
 ) -> str:
-    """Measure the predictions, record the run, and return the summary to print; ``record`` has fields of the run."""
+    """Measure the predictions, save the record of the run, and return the summary to print.
+
+    ``record`` contains further fields of the record.
+    """
     results = None if predicted is None else _results(store, predicted, about.single_label)
     run = Run(
         command=job.command, model=str(job.model), metrics=results.metrics() if results else {},
@@ -140,7 +143,7 @@ def finish(
 
 
 def _remarks(results: Results, about: Summary) -> list[str]:
-    """Return remarks on the reliability of the metrics, and a question if the model has learned next to nothing."""
+    """Return remarks on the reliability of the metrics, and a question if the model has hardly learned anything."""
     count, right = results.overall.documents, results.overall.at("P", 1)
     if count < _LEAST_TESTED:
         few = "1 test document is" if count == 1 else f"{count:,} test documents are"
@@ -156,7 +159,7 @@ def _remarks(results: Results, about: Summary) -> list[str]:
 
 
 def _unmeasured(job: TableJob, store: TableStore) -> str:
-    """Return the reason why there are no metrics."""
+    """Return the reason why the run has no metrics."""
     wanted = (store.meta("splits") or {}).get("test", 0)
     why = f"too few documents to set {wanted:.0%} of them aside for testing" if wanted else "no test documents"
     return f"{why}: nothing was measured" + ("" if job.report is None else ", and there is no report")
@@ -197,7 +200,7 @@ def _results(store: TableStore, predicted: csr_matrix, single_label: bool) -> Re
 
 
 def _summary(parts: dict[str, Sequence[str]]) -> str:
-    """Return the summary of a training for a terminal: the lines of each part, with its title."""
+    """Return the summary for the terminal, with the title and lines of each part."""
     out = []
     for title, (first, *others) in ((title, lines) for title, lines in parts.items() if lines):
         rest = [f"{'':<{_LEFT}}{line}".rstrip() for line in others]
@@ -206,7 +209,7 @@ def _summary(parts: dict[str, Sequence[str]]) -> str:
 
 
 def _next_commands(columns: TrainedColumns | None, database: Path, model: Path) -> list[str]:
-    """Return lines with commands to use a new model with; a table of features has no columns."""
+    """Return lines that suggest commands for using the new model. A table of features has no column options."""
     model_flag = f"-m {shlex.quote(str(model))}"
     commands = {
         "label another table": f"predict NEW.csv {model_flag} -o labels.csv",
@@ -227,7 +230,7 @@ def _next_commands(columns: TrainedColumns | None, database: Path, model: Path) 
 
 
 def _examples(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str]) -> list[str]:
-    """Return lines with the first documents and their best labels."""
+    """Return lines that show the first test documents with their best labels."""
     lines = []
     for text, a, b in zip(texts, predicted.indptr, predicted.indptr[1:], strict=False):
         best = zip(predicted.indices[a:b][:_EXAMPLE_LABELS], predicted.data[a:b], strict=False)
@@ -240,7 +243,7 @@ def _examples(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str])
 
 
 def _wrapped(sentences: Sequence[str]) -> list[str]:
-    """Return sentences as lines of the summary."""
+    """Wrap sentences to lines of the summary."""
     return [
         line
         for sentence in sentences

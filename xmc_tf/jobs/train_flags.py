@@ -1,4 +1,4 @@
-"""The flags of training on a table."""
+"""The flags for training on a table."""
 
 import argparse
 import dataclasses
@@ -40,7 +40,7 @@ _SHOWN = 5
 
 
 def languages_of_column(table: Path, column: str, options: SourceOptions) -> str:
-    """Return the codes of a table's languages, most frequent first, as ``--language`` takes them."""
+    """Return the language codes in a table column, most frequent first, in the format of ``--language``."""
     if table.is_file() and TableStore.is_data_set(table):
         raise InputError(
             f"{table} is a data set, which has no column of languages", fix="set the languages by --language"
@@ -68,7 +68,7 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
 
 
 def _first(cell: str) -> str:
-    """Return the first of several codes in a cell."""
+    """Return the first language code in a cell that may contain several."""
     for separator in ",;|/":
         cell = cell.replace(separator, " ")
     return next(iter(cell.split()), "")
@@ -88,7 +88,7 @@ _OF_BOTH = {
 
 
 def add_job_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the table and the options of a training on it."""
+    """Add the flags for the table and for training on it."""
     parser.add_argument("table", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
     group = parser.add_argument_group("training on a table")
     add = group.add_argument
@@ -109,7 +109,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_job_flags(arguments: GivenFlags) -> None:
-    """Refuse flags of tables on a command line without a table."""
+    """Raise an error for flags that need a table if there is none."""
     reader = argparse.ArgumentParser(add_help=False)
     add_table_options(reader)
     of_tables = {action.dest: action.option_strings[0] for action in reader._actions}
@@ -142,7 +142,7 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
 
 
 def read_language_column(arguments: GivenFlags) -> None:
-    """Set the languages to those of the column that a command line names, if it names one."""
+    """Set the languages to those in the column that the command line names, if any."""
     if arguments.language_column is None:
         return
     if "language" in arguments.given:
@@ -152,12 +152,12 @@ def read_language_column(arguments: GivenFlags) -> None:
 
 
 def has_encoder(arguments: GivenFlags) -> bool:
-    """Return whether a command line names an encoder, or parameters that do."""
+    """Return whether the command line specifies an encoder, directly or through its parameters."""
     return not arguments.given.isdisjoint(_OF_ENCODERS)
 
 
 def refuse_search_flags(arguments: GivenFlags) -> None:
-    """Refuse flags of linear rankers on a command line with an encoder, whose settings are not compared."""
+    """Raise an error for flags of linear rankers if there is an encoder, because its settings are not compared."""
     if arguments.keep_training_data:
         raise InputError(
             "--keep-training-data: only a model without an encoder can grow", fix="leave out this flag or the encoder"
@@ -177,7 +177,7 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
 
 
 def linear_options(arguments: GivenFlags) -> LinearOptions:
-    """Return the options of linear rankers; refuse flags of encoders."""
+    """Return the options of linear rankers; raise an error for flags that only apply to encoders."""
     linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
     known = {field.name for cls in linear for field in dataclasses.fields(cls)} | _OF_BOTH
     reader = argparse.ArgumentParser(add_help=False)

@@ -9,7 +9,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Assign this process its own GPU, if any, before TensorFlow computes anything; return the devices' names."""
+    """Assign a GPU to this process, if there is one, before TensorFlow starts computing; return the device names."""
     with muted_stderr():
         import tensorflow as tf
 
@@ -27,7 +27,7 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
 
 
 def choose_precision(communicator: Communicator, name: str) -> str:
-    """Return "off", "fp16" or "bf16", the same on all ranks; "auto": bfloat16 if it is faster on all ranks."""
+    """Return "off", "fp16" or "bf16", the same on all ranks. "auto" selects bfloat16 if it is faster on all ranks."""
     if name != "auto":
         return name
     from xmc_tf.encoder.precision import fastest_precision

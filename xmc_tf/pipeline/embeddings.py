@@ -1,4 +1,4 @@
-"""The documents' embeddings in one file. All ranks fill it block by block; an interrupted run can be resumed."""
+"""Compute the documents' embeddings into one file, block by block on all ranks; an interrupted run can be resumed."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -33,7 +33,10 @@ def embed_documents(
     combine: str = "mean",  # or "max", over the windows of a document
     batch_tokens: int = 16384,
 ) -> dict[str, Any]:
-    """Write all embeddings, scaled to one length, to ``folder/E.npy``, or complete the file; all ranks must call it."""
+    """Write all embeddings, scaled to the same length, to ``folder/E.npy``. All ranks must call this function.
+
+    If the file is incomplete, only the missing blocks are computed.
+    """
     path, shape = folder / "E.npy", (store.nr_documents, encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
@@ -54,13 +57,13 @@ def embed_documents(
 
 
 def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
-    """Return the rows scaled to one length; rows of zeros stay zero."""
+    """Return the rows scaled to the given length; rows of zeros stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True) / np.float32(length)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
 def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
-    """Write embeddings, scaled to length 1, to another ``.npy`` file, in groups of rows."""
+    """Write embeddings scaled to length 1 to a new ``.npy`` file, one group of rows at a time."""
     with atomic_file(path) as part, part.open("wb") as file:
         file.write(padded_head(np.dtype(np.float32), vectors.shape, 0, len(EMBEDDINGS)))
         for low in range(0, len(vectors), GROUP):
@@ -69,7 +72,7 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
 
 
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """Create the file, or open an unfinished one; return the blocks that it already contains."""
+    """Create the file or open an unfinished one; return the numbers of blocks that it already contains."""
     records = list(path.parent.glob("done.*"))
     done = sorted({block for record in records for block in _blocks_in(record)})
     if not path.exists() or not done:
@@ -81,7 +84,7 @@ def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _blocks_in(record: Path) -> Iterator[int]:
-    """Yield the blocks that a rank has recorded as done; an incomplete last line does not count."""
+    """Yield the blocks that a rank has recorded as done; an incomplete last line is ignored."""
     for line in record.read_text(encoding="ascii").split("\n")[:-1]:
         if line.isdigit():
             yield int(line)

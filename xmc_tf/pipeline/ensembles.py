@@ -1,4 +1,4 @@
-"""The scores that predictions use: those of the label head, those of the rankers, or both."""
+"""The choice of scores for predictions: the label head's, the rankers', or both."""
 
 from scipy.sparse import csr_matrix
 
@@ -9,9 +9,11 @@ from xmc_tf.rankers.ensemble import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
-    """Return the default ensemble method of a model. PECOS's parameter files say ``transformer-only`` for every level,
-    meaning the head's scores during fine-tuning, although the rankers then score the labels. With rankers,
-    ``transformer-only`` is therefore used only if the flag says so.
+    """Return the default ensemble method of a model.
+
+    PECOS's parameter files set ``transformer-only`` for every level. This refers to the head's scores during
+    fine-tuning; the final labels are scored by the rankers. With rankers, ``transformer-only`` is therefore used only
+    if the flag is set.
     """
     rankers = not recipe.params.only_encoder
     if (own := recipe.prediction.ensemble_method) is not None:
@@ -30,10 +32,10 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
 
 
 def is_chosen(recipe: Recipe) -> bool:
-    """Return True if the user has chosen the ensemble method."""
+    """Return whether the user has chosen the ensemble method."""
     return (recipe.prediction.ensemble_method or recipe.last_prediction.ensemble_method) is not None
 
 
 def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:
-    """Return the ``only_topk`` best labels of two predictions combined; both are documents × labels."""
+    """Combine two predictions (documents × labels) and return the ``only_topk`` best labels."""
     return beginning(ensemble(method, [heads, rankers]), only_topk)

@@ -1,4 +1,4 @@
-"""Scores of documents on which the rankers were not trained."""
+"""Train rankers without some documents, and score these documents with them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -25,7 +25,7 @@ AUXILIARY_TREES = 2
 
 
 class HeldOutRankers(NamedTuple):
-    """Rankers that were trained without some documents, and these documents."""
+    """Rankers that were trained without some documents, and the features of these documents."""
 
     rankers: Rankers
     X: Features  # features of the documents, without those that exist only because of them
@@ -33,12 +33,12 @@ class HeldOutRankers(NamedTuple):
 
 
 class TrainWithout(Protocol):
-    """Trains rankers on some documents (rows, ascending), for others."""
+    """A function that trains rankers on some documents (ascending rows) in order to score others."""
 
     def __call__(
         self, trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray | None = None
     ) -> HeldOutRankers:
-        """Train without some labels of documents (bool [labels])."""
+        """Train the rankers. The labels marked in ``hidden`` (bool [labels]) are removed from the documents."""
 
 
 Planted = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
@@ -59,7 +59,7 @@ def held_out_trainer(
     threads: int = -1,
     seed: int = 0,
 ) -> TrainWithout:
-    """Return a function that trains rankers on some documents and all names (the last rows), for other documents."""
+    """Return a function that trains rankers without held-out documents, but with all label names (the last rows)."""
     Y = csr_matrix(Y)
     counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
     names = np.arange(X.nr_rows - nr_names, X.nr_rows)
@@ -82,7 +82,7 @@ def held_out_trainer(
 
 
 def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) -> csr_matrix:
-    """Return Y without the hidden labels (bool [labels]) of documents; the rows after these, of names, keep theirs."""
+    """Return Y without the hidden labels (bool [labels]) in its first ``nr_documents`` rows."""
     if hidden is None or not hidden.any():
         return Y
     out = Y.copy()
@@ -93,7 +93,10 @@ def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) 
 
 
 def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
-    """Return a function that trains rankers on some documents and scores others; ``more``: see `held_out_trainer`."""
+    """Return a function that trains rankers on some documents and scores others.
+
+    ``more`` are further arguments of `held_out_trainer`.
+    """
     train = held_out_trainer(X, Y, plant, threads=threads, **more)
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
@@ -104,7 +107,7 @@ def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1
 
 
 def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_documents: int) -> EvidenceChoice:
-    """Return whether a model with an encoder has probabilities, and whether label names are evidence for them."""
+    """Return whether a model with an encoder learns probabilities, and whether it uses label names as evidence."""
     # Where head and rankers are averaged, held-out documents also decide whether the head does harm.
     averaged = params.do_fine_tune and params.head_gives_probabilities
     by_default = (
@@ -118,15 +121,16 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
-    """Return the documents on which encoder and auxiliary rankers are not trained, ascending; none if there are few."""
+    """Return the documents held out from encoder and auxiliary rankers, ascending; none if there are few documents."""
     folds = held_out_folds(nr_documents, seed)
     return folds[0] if folds else np.zeros(0, np.int64)
 
 
 def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray | None:
-    """Return which sparse features would not exist without the held-out documents: bool, or None for none. A vectorizer
-    drops the rarest features. Those that reach the minimum number of documents only with the held-out ones occur in
-    these documents, but in no new document: with them, scores of held-out documents would be too low.
+    """Return a mask of the sparse features that exist only because of the held-out documents; None if there are none.
+
+    A vectorizer drops the rarest features. Some features reach the minimum number of documents only with the held-out
+    documents. New documents never have such features, so keeping them would make held-out scores too low.
     """
     if counts is None or held_out.sparse is None or not counts.any():
         return None
@@ -135,7 +139,7 @@ def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray |
 
 
 def without_features(X: Features, unwanted: np.ndarray | None) -> Features:
-    """Return documents without some of their sparse features (bool); each document keeps its norm."""
+    """Return the documents without the sparse features in a mask; each document keeps its norm."""
     if unwanted is None or X.sparse is None:
         return X
     before, kept = _norms(X.sparse), X.sparse.copy()

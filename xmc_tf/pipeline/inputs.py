@@ -1,4 +1,4 @@
-"""The inputs of training: the data, all options, and checksums of what the user provides."""
+"""The inputs of training: the data, all options, and checksums of the user's data."""
 
 import dataclasses
 import hashlib
@@ -62,7 +62,7 @@ def files_of(name: str) -> list[list[str | int]] | None:
 
 
 def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | None]) -> None:
-    """Raise an error if ranks have different data: training would succeed, but the model would be useless."""
+    """Raise an error if the data differ between ranks, because training would then silently produce a useless model."""
     everyones = communicator.allgather((communicator.host, dict(checksums)))
 
     def compare() -> None:
@@ -121,11 +121,11 @@ class Documents:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents, not counting those that are label names."""
+        """Number of documents, not counting label names."""
         return int(self.Y.shape[0]) - self.nr_names
 
     def with_names(self, lines: Sequence[str]) -> "Documents":
-        """Return the documents, followed by one for each label name, without other features."""
+        """Return the documents with one document per label name appended; these have only zeros as features."""
         names, X = NameDocuments.of(lines), self.X
         if X is not None:
             count = len(names.texts)
@@ -165,19 +165,19 @@ class Recipe:
             )
 
     def for_data(self, nr_documents: int, nr_labels: int) -> Self:
-        """Return the options with the rankers' trees that the effort chooses for data of this size."""
+        """Return the options with the label trees that the effort selects for data of this size."""
         params = encoder_params_of_effort(self.params, self.effort, nr_documents, nr_labels)
         return dataclasses.replace(self, params=params, effort=None)
 
     @property
     def first_level(self) -> MatcherParams:
-        """The parameters that say with which encoder training starts."""
+        """The parameters of the first level, which select the initial encoder."""
         chain = self.params.matcher_params_chain
         return chain[0] if isinstance(chain, tuple) else chain
 
     @property
     def reading(self) -> Reading:
-        """The way in which the encoder reads documents."""
+        """The options for reading documents with the encoder."""
         last = self.last_prediction
         return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
 
@@ -190,7 +190,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class TrainingInputs:
-    """The data of training."""
+    """All training data: documents, labels, and optional trees, names and validation data."""
 
     documents: Documents
     tree: LabelTree | None = None  # replaces the preliminary tree
@@ -201,7 +201,7 @@ class TrainingInputs:
     hierarchy: LabelHierarchy | None = None  # the broader terms of the labels, which the model keeps
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
-        """Check that the data fit together and are the same on all ranks, and return their checksums."""
+        """Check that the data fit together and are the same on all ranks; return their checksums."""
         on_first_rank(communicator, self._check_here)
         train, held_out = self.documents, self.validation
         sums = {
@@ -217,7 +217,7 @@ class TrainingInputs:
         return sums
 
     def with_names(self) -> "TrainingInputs":
-        """Return the inputs with an additional document for each label name."""
+        """Return the inputs with one additional document per label name."""
         assert self.lines is not None
         return dataclasses.replace(self, documents=self.documents.with_names(self.lines))
 

@@ -1,9 +1,9 @@
-"""Stages: work that is done once, even if the process is interrupted in between.
+"""Stages: steps of training whose results are saved, so that an interrupted run can be resumed.
 
-Each stage has a folder in the work folder. It is filled under the name ``<stage>.part``, then renamed.
-Its ``stage.json`` contains the hash of its inputs. When the same command runs again, it reuses the stages that are
-complete and have the same inputs, and resumes after the last of them. A changed input repeats its stage and the stages
-that depend on it.
+Each stage has a folder in the work folder. It is filled under the name ``<stage>.part`` and then renamed. Its
+``stage.json`` contains a hash of its inputs. When the same command runs again, it reuses all complete stages with the
+same inputs and resumes after the last of them. If an input changes, its stage and all stages that depend on it are
+repeated.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class Stage:
 
 
 class Stages:
-    """The stages of one training, in order; all ranks must make the same calls."""
+    """The stages of one training run, in order. All ranks must make the same calls."""
 
     def __init__(self, folder: str | Path, communicator: Communicator) -> None:
         self.folder = Path(folder)
@@ -65,10 +65,12 @@ class Stages:
         after: Sequence[Stage] = (),
         by_all: bool = False,
     ) -> Stage:
-        """Run a stage, or return its finished result. ``make`` fills the folder and returns the stage's record. If an
-        interrupted run had the same inputs, its files are still in the folder, to be continued or overwritten.
-        ``inputs`` are all that the result depends on, as JSON or parameters, without the number of ranks. Rank 0 calls
-        ``make``; with ``by_all`` all ranks do, and rank 0's record counts.
+        """Run a stage, or return its saved result.
+
+        ``make`` fills the folder and returns the stage's record. If an interrupted run had the same inputs, the folder
+        still has its files, which ``make`` may continue or overwrite. ``inputs`` (JSON or parameters) are all values
+        that the result depends on, except the number of ranks. Rank 0 calls ``make``; with ``by_all``, all ranks call
+        it, and rank 0's record is used.
         """
         key = digest({"stage": name, "format": _FORMAT, "inputs": inputs, "after": [stage.hash for stage in after]})
         found = on_first_rank(self.communicator, lambda: self._find(name, key))
@@ -93,7 +95,7 @@ class Stages:
 
     @contextmanager
     def log_step(self, name: str, summary: Callable[[], str]) -> Iterator[None]:
-        """Log work between the stages that resumes by itself, such as tokenizing."""
+        """Log a step between stages that can resume without a stage of its own, such as tokenization."""
         start = time.monotonic()
         yield
         stage = Stage(name, self.folder, "", {"summary": summary()}, time.monotonic() - start, kept=False)
@@ -101,14 +103,14 @@ class Stages:
         self.done.append(stage)
 
     def summary(self) -> list[list[str]]:
-        """Return a line for each stage: its name, its seconds, its result."""
+        """Return one line for each stage with its name, duration and result."""
         return [
             [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.record.get("summary", "")]
             for stage in self.done
         ]
 
     def remove(self) -> None:
-        """Remove the work folder, after its results have been moved."""
+        """Remove the work folder after its results have been moved elsewhere."""
 
         def remove() -> None:
             # After an interruption, the rest is still a work folder, in which no half removed stage counts as complete.
@@ -120,7 +122,7 @@ class Stages:
         on_first_rank(self.communicator, remove)
 
     def _prepare(self) -> None:
-        """Create the folder; refuse one with other files."""
+        """Create the work folder; raise an error if it contains unrelated files."""
         mark = self.folder / ".work"
         if self.folder.exists() and not mark.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise InputError(
@@ -140,12 +142,12 @@ class Stages:
             )
 
     def _find(self, name: str, key: str) -> Record | None:
-        """Return the record of a stage that was completed with the same inputs, or None."""
+        """Return the record of a completed stage with the same inputs, or None."""
         record = _read(self.folder / name / _RECORD)
         return record if record is not None and record.get("hash") == key else None
 
     def _begin(self, part: Path, key: str) -> None:
-        """Create the folder to fill; files of an interrupted run stay if its inputs were the same."""
+        """Create the folder to fill, keeping the files of an interrupted run with the same inputs."""
         begun = _read(part / _BEGUN)
         if begun is not None and begun.get("hash") == key:
             self._tell("%s: resuming", part.stem)
@@ -170,7 +172,7 @@ class Stages:
 
 
 def digest(value: Any) -> str:
-    """Return a hash of anything that is JSON or contains parameters."""
+    """Return a hash of a value made of JSON and parameters."""
     text = json.dumps(value, sort_keys=True, default=_as_json)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -182,7 +184,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _discard(folder: Path, *records: str) -> None:
-    """Remove a folder, its records first, so that nothing resumes from a half removed one."""
+    """Remove a folder, its records first, so that a partially removed folder is never resumed from."""
     for record in records:
         (folder / record).unlink(missing_ok=True)
     if folder.exists():
@@ -190,7 +192,7 @@ def _discard(folder: Path, *records: str) -> None:
 
 
 def _read(path: Path) -> Record | None:
-    """Return a record; None if it cannot be read, because the stage is then repeated."""
+    """Read a record; None if it is unreadable, in which case the stage is repeated."""
     try:
         return dict(read_json(path))
     except (OSError, InputError):

@@ -35,7 +35,7 @@ _WITHOUT_EFFECT = (
 
 
 def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
-    """Return the training and prediction options of each level: the parameters, with the caller's overrides."""
+    """Return the training and prediction options of each level, including the caller's overrides."""
     levels = deepest_level(tree, recipe.params.max_match_clusters)
     chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
     scales = recipe.steps_scale or (1.0,) * levels
@@ -55,7 +55,7 @@ def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
 
 
 def _without_reading(params: MatcherPredParams) -> dict[str, Any]:
-    """Return a level's prediction options without those of reading documents, which are the same for all levels."""
+    """Return a level's prediction options, except those for reading documents, which are the same for all levels."""
     return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
 
 
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 
 class TrainingSteps:
-    """The steps, which all ranks run in the same order. Encoder and tokens are loaded only if a stage needs them."""
+    """The training steps, which all ranks run in the same order; encoder and tokens are loaded only if needed."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class TrainingSteps:
     # Documents: features and tokens.
 
     def features(self) -> Stage | None:
-        """Compute TF-IDF features of the texts, if the recipe asks for them."""
+        """Compute TF-IDF features of the texts, if the options include TF-IDF."""
         recipe, texts, params = self.recipe, self.inputs.documents.texts, self.recipe.tfidf
         if params is None:
             return None
@@ -109,7 +109,7 @@ class TrainingSteps:
         return self.stages.run("features", make, inputs=inputs, by_all=True)
 
     def pretrained(self) -> Stage:
-        """Copy the encoder to start from to a folder in which all ranks, and the next run, find it."""
+        """Copy the pretrained encoder to a stage's folder, from which all ranks and resumed runs can load it."""
         first = self.recipe.first_level
         name = first.init_model_dir or first.model_shortcut
 
@@ -145,12 +145,12 @@ class TrainingSteps:
 
     @cached_property
     def store(self) -> TokenStore:
-        """The tokens of the documents, computed once per host."""
+        """The tokens of the documents, computed once on each host."""
         return self._tokens("tokens", self.inputs.documents.texts)
 
     @cached_property
     def held_out(self) -> np.ndarray:
-        """Documents held out to learn how good scores are on unseen documents; none without probabilities."""
+        """The held-out documents for learning probabilities; empty if the model has no probabilities."""
         if not self.evidence.probabilities:
             return np.zeros(0, np.int64)
         return held_out_documents(self.inputs.documents.nr_documents, self.recipe.seed)
@@ -158,7 +158,7 @@ class TrainingSteps:
     # The encoder, fitted to the labels.
 
     def first_tree(self, features: Stage | None, pretrained: Stage) -> Stage:
-        """Return the tree for fine-tuning: the user's, or one built from label features or documents' features."""
+        """Return the tree for fine-tuning: the user's tree, or a tree built from features of labels or documents."""
         data, params = self.inputs, self.recipe.params.preliminary_indexer_params
         if data.tree is not None:
             tree = data.tree
@@ -183,7 +183,7 @@ class TrainingSteps:
         return self.stages.run("first-tree", make, inputs=self._labels_and(params), after=after, by_all=True)
 
     def fine_tuned(self, pretrained: Stage, tree: Stage, strategy: Callable[[], "CollectiveStrategy"]) -> Stage:
-        """Fine-tune the encoder level by level, with the heads of the levels."""
+        """Fine-tune the encoder and train a label head, level by level."""
         recipe, own = self.recipe, self.inputs
         label_tree = read_tree(tree.folder)
         params, pred_params = _level_params(recipe, label_tree)
@@ -238,7 +238,7 @@ class TrainingSteps:
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
-        """Compute the embeddings of the documents, scaled to the length that they have beside the other features."""
+        """Compute the documents' embeddings, scaled to their length in the rankers' features."""
         length = self.recipe.params.vector_length
         return self.stages.run(
             name,
@@ -256,7 +256,7 @@ class TrainingSteps:
         )
 
     def refined_tree(self, features: Stage | None, embeddings: Stage, number: int = 0) -> Stage:
-        """Build one of the rankers' trees from features and embeddings."""
+        """Build one of the rankers' label trees from features and embeddings."""
         params = self.recipe.params.ranker_trees[number]
         name = "tree" if number == 0 else f"tree-{number}"
 
@@ -277,7 +277,7 @@ class TrainingSteps:
         return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """Train rankers without the held-out documents, over trees like the first ones."""
+        """Train auxiliary rankers without the held-out documents, over trees with the options of the first few."""
         inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out), "version": 2}
         return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
 
@@ -285,7 +285,7 @@ class TrainingSteps:
         self, name: str, features: Stage | None, embeddings: Stage, trees: Sequence[Stage], inputs: dict[str, Any],
         rows: np.ndarray | None = None,
     ) -> Stage:  # fmt: skip
-        """Train rankers on some documents, or on all of them."""
+        """Train rankers on the documents in ``rows``, or on all documents if it is None."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
 
         def make(folder: Path) -> Record:
@@ -309,7 +309,7 @@ class TrainingSteps:
         return self.stages.run(name, make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
-        """Return the documents' features and embeddings side by side, mapped from their files."""
+        """Return the documents' features and embeddings side by side, memory-mapped from their files."""
         sparse = dense = None
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
@@ -321,11 +321,11 @@ class TrainingSteps:
 
     @property
     def _trained_on(self) -> np.ndarray:
-        """The documents that are not held out, followed by the label names."""
+        """The rows of all documents that are not held out, followed by those of the label names."""
         return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
 
     def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
-        """Return the labels for the held-out rankers, which know some labels only by name."""
+        """Return the labels for the auxiliary rankers, which learn some of the labels only by name."""
         documents = self.inputs.documents
         Y = csr_matrix(documents.Y)
         if not documents.nr_names:
@@ -335,7 +335,7 @@ class TrainingSteps:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """The options for reading documents, as inputs of a stage."""
+        """The options for reading documents, as an input of stages."""
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows
@@ -368,7 +368,7 @@ def _counts(store: TokenStore) -> str:
 
 
 def side_by_side(sparse: Any, dense: Any, vectors: Any) -> Features:
-    """Return features, some of which may be missing, with the embeddings as the last columns."""
+    """Return sparse and dense features, either of which may be None, with the embeddings as the last columns."""
     if dense is not None and vectors is not None:
         dense = np.hstack([dense, vectors])
     elif dense is None:

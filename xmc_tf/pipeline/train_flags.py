@@ -1,4 +1,4 @@
-"""The flags of ``python -m xmc_tf.train``: PECOS's flags under their names, and additional ones."""
+"""The flags of ``python -m xmc_tf.train``: PECOS's flags, under the same names, and additional flags."""
 
 import argparse
 import dataclasses
@@ -249,5 +249,5 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_switch(group: argparse._ArgumentGroup, flag: str, meaning: str) -> None:
-    """Add a flag that, as in PECOS, stands alone or takes true or false."""
+    """Add a flag that, as in PECOS, may be used alone or with the value true or false."""
     group.add_argument(flag, nargs="?", const=True, default=False, type=truth, metavar="true/false", help=meaning)

@@ -1,4 +1,4 @@
-"""From texts and labels to a model's parts: the steps in order."""
+"""Train all parts of a model from texts and labels."""
 
 import dataclasses
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class TrainedParts:
 def make_parts(
     inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
 ) -> TrainedParts:
-    """Make all parts of a model, or reuse finished ones; all ranks must call it. Only fine-tuning needs a strategy."""
+    """Train all parts of a model, or reuse finished ones. All ranks must call it. Only fine-tuning needs a strategy."""
     params, checksums = recipe.params, inputs.check(stages.communicator)
     evidence = evidence_choice(params, inputs.lines, inputs.documents.nr_documents)
     if evidence.label_names:
@@ -79,7 +79,7 @@ def make_parts(
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
-    """Return the metadata that every model has."""
+    """Return the metadata that all models have in common."""
     return {
         "model": "XTransformer",
         "train_params": portable(recipe.params).to_json(),
@@ -99,7 +99,7 @@ def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
 
 
 def portable(params: XTransformerParams) -> XTransformerParams:
-    """Return the parameters without this machine's folders, which mean nothing elsewhere."""
+    """Return the parameters without paths of this machine, which are meaningless on others."""
 
     def cleaned(level: MatcherParams) -> MatcherParams:
         name = level.init_model_dir or level.model_shortcut

@@ -1,4 +1,4 @@
-"""The steps of trees and rankers: a first tree for fine-tuning, refined ones for the rankers."""
+"""Train trees and rankers: a first tree for fine-tuning, then the trees that the rankers use."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -32,7 +32,10 @@ def train_rankers(
     threads: int = -1,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Train the rankers into ``folder/ranker``, ``folder/ensemble/1``, …, as in a model's folder; a collective call."""
+    """Train the rankers into ``folder/ranker``, ``folder/ensemble/1`` and so on, as in a model folder.
+
+    All ranks must call this function.
+    """
 
     folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
     if communicator.size > 1:
@@ -66,7 +69,7 @@ def train_rankers(
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:
-    """Write a tree to a stage's folder, and return the record."""
+    """Write a tree to a stage's folder, and return the stage's record."""
     save_chain(folder / "tree", tree)
     return {"summary": " > ".join(f"{size:,}" for size in tree.level_sizes)}
 
@@ -81,7 +84,10 @@ def cluster_labels(
     label_features: Any = None,
     threads: int = -1,
 ) -> dict[str, Any]:
-    """Build a tree of similar labels, by their features or their documents'; all ranks must call it with the same X."""
+    """Build a tree of similar labels from their own features or their documents' features.
+
+    All ranks must call this function with the same X.
+    """
     threads = threads_of_rank(communicator, threads)
     if label_features is not None:
         own = as_features(label_features)
@@ -104,11 +110,11 @@ def cluster_labels(
 def trees_over(
     X: Features, Y: spmatrix, options: Sequence[HierarchicalKMeansParams], threads: int = -1
 ) -> list[LabelTree]:
-    """Return trees over the labels of documents; each rank builds the same ones without the others."""
+    """Return label trees built from documents. Each rank builds the same trees without communication."""
     embeddings = as_features(label_embedding("pifa", X, Y, threads=threads))
     return [build_tree(embeddings, one, Solo(), threads=threads) for one in options]
 
 
 def read_tree(folder: Path) -> LabelTree:
-    """Load the tree of a stage."""
+    """Load the tree from a stage."""
     return load_chain(folder / "tree")

@@ -1,4 +1,4 @@
-"""Run work on rank 0 while the other ranks wait, without being taken for dead."""
+"""Run work on rank 0 while the other ranks wait and exchange messages, so that none appears to hang."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,9 +12,10 @@ Result = TypeVar("Result")
 
 
 def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
-    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks; all must call it. The ranks
-    exchange a message every ``every_s`` seconds. In one long wait, the transport would take rank 0 for hung, and nobody
-    would notice that a rank has died. ``work`` must not communicate with other ranks; its result is sent to them, so it
+    """Run ``work()`` on rank 0, and return its result or raise its error on all ranks. All ranks must call it.
+
+    The ranks exchange a message every ``every_s`` seconds; otherwise, the transport would take rank 0 for hung, and a
+    dead rank would go unnoticed. ``work`` must not communicate with other ranks. Its result is sent to all ranks, so it
     should be small.
     """
     if communicator.size == 1:
@@ -36,7 +37,7 @@ def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_
 
 
 def _ends_within(future: Future[Any], seconds: float) -> bool:
-    """Return whether the work ends, even with an error, within this time."""
+    """Return whether the work ends within this time, successfully or with an error."""
     try:
         future.exception(seconds)
     except NotYet:

@@ -38,12 +38,13 @@ from xmc_tf.tables.label_forms import read_labels
 class XMCClassifier(ClassifierMixin, BaseEstimator):
     """A multi-label classifier of texts or features, for up to millions of labels.
 
-    Labels are lists of names (texts or integers), texts of names with a separator, a sparse or dense indicator matrix,
-    or one label per document; ``predict`` returns the same form, and lists for texts with a separator. With lists of
-    names, ``cross_val_score`` and ``GridSearchCV`` of scikit-learn refuse an integer ``cv``: give them ``cv=KFold(3)``.
+    ``fit`` accepts labels as lists of names (strings or integers), strings of names with a separator, a sparse or dense
+    indicator matrix, or one label per document. ``predict`` returns the same form, except that it returns lists for
+    strings with a separator. For lists of names, scikit-learn's ``cross_val_score`` and ``GridSearchCV`` do not accept
+    an integer ``cv``; pass ``cv=KFold(3)`` instead.
 
-    Options of the blocks ``tfidf``, ``tree``, ``ranker`` and ``matcher`` have names of their own for ``set_params`` and
-    ``GridSearchCV``, such as ``tfidf__ngram_max`` and ``ranker__Cp``.
+    ``set_params`` and ``GridSearchCV`` can set each option of the blocks ``tfidf``, ``tree``, ``ranker`` and
+    ``matcher``, under names such as ``tfidf__ngram_max`` and ``ranker__Cp``.
 
     Example:
         >>> from xmc_tf.sklearn import XMCClassifier
@@ -56,35 +57,36 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         ['red', 'vehicle']
 
     Args:
-        model: "linear" trains an :class:`~xmc_tf.XRLinear`, on TF-IDF of texts or on features; "transformer" fine-tunes
+        model: "linear" trains an :class:`~xmc_tf.XRLinear` on features or on TF-IDF of texts; "transformer" fine-tunes
             an encoder and trains an :class:`~xmc_tf.XTransformer`, on texts only.
-        encoder: pre-trained encoder of the transformer: a folder, or a name on the Hugging Face hub (default: that of
-            ``matcher``).
-        fine_tune: whether the encoder is fine-tuned. False is faster; only the linear rankers are trained then.
+        encoder: pretrained encoder of the transformer: a folder, or a name on the Hugging Face hub (default: the
+            encoder in ``matcher``).
+        fine_tune: whether to fine-tune the encoder. False is faster and trains only the linear rankers.
         max_tokens: number of tokens per document that the encoder reads.
         tfidf: options of TF-IDF, for texts.
         tree: options of the label tree; its seed is ``random_state``.
-        ranker: training options of the linear rankers, the same for all levels; or those of the whole tree.
+        ranker: training options of the linear rankers: the options of one level, used for all levels, or the options of
+            the whole tree.
         matcher: options of fine-tuning.
-        max_labels: maximum number of labels that ``predict`` returns per document (default: the average number of
-            labels of a training document, rounded).
-        threshold: ``predict`` leaves out labels with a smaller score, from 0 to 1. Without effect where each document
-            has one label.
-        scored_labels: number of best labels per document that ``predict_proba`` and ``decision_function`` give a score;
-            all others have 0.
-        beam_size: number of nodes kept at each level of the tree; larger is slower and more exact.
-        sparse_output: whether ``predict_proba`` and ``decision_function`` return sparse matrices. Most metrics of
-            scikit-learn that compare scores need False, which takes memory for documents × labels.
+        max_labels: maximum number of labels that ``predict`` returns per document (default: the rounded average number
+            of labels per training document).
+        threshold: minimum score, from 0 to 1, of the labels that ``predict`` returns. It has no effect if each document
+            has exactly one label.
+        scored_labels: number of best labels per document that ``predict_proba`` and ``decision_function`` score; all
+            other labels have a score of 0.
+        beam_size: number of nodes kept at each level of the tree; larger values are slower and more exact.
+        sparse_output: whether ``predict_proba`` and ``decision_function`` return sparse matrices. Most scikit-learn
+            metrics that compare scores require False, which needs memory for a dense matrix of documents × labels.
         n_jobs: number of threads; -1 or None: one per core.
-        random_state: random seed: an integer, a ``RandomState``, or None for another seed in each training.
+        random_state: random seed: an integer, a ``RandomState``, or None for a different seed in each training run.
 
     Attributes:
-        classes_: the labels, in the order of the columns of scores: sorted names or integers; for an indicator matrix
-            the columns of a DataFrame, or the numbers of the columns.
+        classes_: the labels, in the order of the score columns: sorted names or integers; for an indicator matrix, the
+            columns of a DataFrame or the column numbers.
         model_: the trained model, for ``model_.save(folder)`` and ``model_.export(folder)``.
-        labels_per_document_: the average number of labels of a training document.
-        n_features_in_: number of features, if it was fitted to features.
-        feature_names_in_: names of the features, if it was fitted to a DataFrame of features.
+        labels_per_document_: the average number of labels per training document.
+        n_features_in_: number of features, if ``fit`` had features.
+        feature_names_in_: names of the features, if ``fit`` had a DataFrame of features.
     """
 
     _targets: Targets
@@ -126,10 +128,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; with ``deep`` also those of the blocks, such as ``tfidf__ngram_max``.
+        """Return the parameters; with ``deep``, also the options of the blocks, such as ``tfidf__ngram_max``.
 
         Args:
-            deep: include the options of the blocks.
+            deep: whether to include the options of the blocks.
         """
         params: dict[str, Any] = super().get_params(deep=False)
         return {**params, **nested(params)} if deep else params
@@ -157,9 +159,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """Train the model.
 
         Args:
-            X: texts or a DataFrame with a column of texts, as :meth:`XRLinear.train` takes them; or features (sparse,
-                dense, a DataFrame of numbers).
-            y: lists of names, an indicator matrix, one label per document, or the name of the DataFrame's column.
+            X: texts, or a DataFrame with a text column, as in :meth:`XRLinear.train`; or features (a sparse or dense
+                matrix, or a DataFrame of numbers).
+            y: lists of names, an indicator matrix, one label per document, or the name of the DataFrame's label column.
         """
         params = self.get_params(deep=False)
         check_options(params)
@@ -178,8 +180,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the labels of documents, in the form of the training labels.
 
-        For lists of names: the best first, at most ``max_labels`` with a score of at least ``threshold``. For one label
-        per document: the best.
+        For lists of names: at most ``max_labels`` labels with a score of at least ``threshold``, best first. For one
+        label per document: the best label.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -192,10 +194,11 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return self._targets.shown(self._scores(X, count), self.threshold)
 
     def predict_proba(self, X: Any) -> csr_matrix | np.ndarray:
-        """Return the scores of the best labels, from 0 to 1: documents × labels.
+        """Return the scores of the best labels, from 0 to 1, as a matrix of documents × labels.
 
-        If it was fitted to enough documents (200), a linear model's scores are calibrated probabilities; else they only
-        rank labels. If each document has one label, each row is scaled to a sum of 1.
+        A linear model that was trained on at least 200 documents returns calibrated probabilities. Other scores are
+        only suitable for ranking labels. If each document has exactly one label, the scores in each row are scaled to a
+        sum of 1.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -204,10 +207,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return self._in_shape(self._shares(X) if self._targets.single else self._scores(X, self.scored_labels))
 
     def decision_function(self, X: Any) -> csr_matrix | np.ndarray:
-        """Return the model's scores of the best labels: documents × labels.
+        """Return the model's scores of the best labels as a matrix of documents × labels.
 
-        As in scikit-learn, two labels of which each document has one are an exception: the result has one number per
-        document, above 0 for the second label.
+        For binary classification (two labels, exactly one per document), the result follows scikit-learn's convention:
+        one number per document, which is positive for the second label.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -234,16 +237,16 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the quality of ``predict``: the mean F1 of the documents.
+        """Return the quality of ``predict``: the mean F1 score per document, or the accuracy for single labels.
 
-        It is ``f1_score(y, predict(X), average="samples", zero_division=1)``. If each document has one label: the
-        accuracy. scikit-learn's subset accuracy, which counts a document only if all its labels are right, says little
-        with many labels.
+        The F1 score is ``f1_score(y, predict(X), average="samples", zero_division=1)``. The accuracy is returned if
+        each document has exactly one label. scikit-learn's default for multi-label problems, subset accuracy, is not
+        used: it counts a document only if all its labels are right, which is uninformative with many labels.
 
         Args:
             X: documents: texts or features, as in ``fit``.
-            y: their true labels, in a form that ``fit`` takes.
-            sample_weight: weight of each document; None: all equal.
+            y: their true labels, in any form that ``fit`` accepts.
+            sample_weight: weight of each document; None: equal weights.
         """
         check_is_fitted(self)
         if self._targets.single:
@@ -270,7 +273,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the whole model; a transformer with all its files, so that its folder is not needed."""
+        """Pickle the whole model. For a transformer, this includes all files, so its folder is no longer needed."""
         state: dict[str, Any] = super().__getstate__()
         model = state.get("model_")
         return state if model is None or isinstance(model, XRLinear) else {**state, "model_": pack(model)}
@@ -289,7 +292,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return read_documents(X, y, columns, trained=self._columns, name="X", labels_name="y")
 
     def _scores(self, X: Any, count: int) -> csr_matrix:
-        """Return the scores of the best labels, with sorted indices."""
+        """Return a sparse matrix of the best labels' scores, with sorted indices."""
         documents: Any = checked_documents(self, X, self._read(X), fitting=False)
         scores = self.model_.predict(
             documents, beam_size=self.beam_size, only_topk=min(count, len(self.classes_)), threads=self._threads
@@ -298,7 +301,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return scores
 
     def _shares(self, X: Any) -> csr_matrix:
-        """Return the scores, divided by their sum in each row."""
+        """Return the scores, divided by the sum of their row."""
         scores = self._scores(X, self.scored_labels).astype(np.float64)
         sums = np.asarray(scores.sum(axis=1)).ravel()
         scores.data /= np.repeat(np.where(sums > 0, sums, 1), np.diff(scores.indptr))

@@ -1,4 +1,4 @@
-"""The labels of a classifier, and predictions in the same form."""
+"""The labels of a classifier, and the conversion of predictions to the same form."""
 
 import warnings
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from xmc_tf.tables.label_forms import LISTS, SINGLE, SPARSE, LabelData, refuse_m
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The labels of a training, and the form in which documents have them."""
+    """The labels that a classifier was trained on, and the form in which they were passed."""
 
     form: str
     classes: np.ndarray
@@ -34,13 +34,13 @@ class Targets:
 
     @property
     def names(self) -> list[str] | None:
-        """The labels as texts, or None if they have no names."""
+        """The labels as strings, or None if they have no names."""
         return [str(label) for label in self.classes.tolist()] if self.named else None
 
     def shown(self, scores: csr_matrix, threshold: float) -> Any:
-        """Return predictions (with sorted indices) in the form of the training labels.
+        """Return predictions in the form of the training labels; ``scores`` must have sorted indices.
 
-        Labels with a score below the threshold are left out, unless each document has exactly one label.
+        Labels that score below the threshold are left out, unless each document has exactly one label.
         """
         if self.single:
             best = [row_best(scores, row) for row in range(scores.shape[0])]
@@ -56,7 +56,7 @@ class Targets:
 
 
 def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
-    """Return the labels of a training, and the matrix of documents × labels."""
+    """Return the labels of the training documents, and their matrix of documents × labels."""
     form, values = found.form, found.values
     if form == SINGLE:
         classes, numbers = np.unique(np.asarray(values), return_inverse=True)
@@ -75,7 +75,7 @@ def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
 
 
 def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndarray]:
-    """Return the known labels of test documents, and the number of all labels of each, known or not."""
+    """Return the matrix of known labels of test documents, and each document's number of labels, known or unknown."""
     if found.is_matrix:
         if found.values.shape[1] != len(targets.classes):
             raise InputError(
@@ -92,7 +92,7 @@ def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndar
 
 
 def check_targets(y: Any) -> Any:
-    """Return labels in any form, after the checks that scikit-learn's conventions demand of arrays."""
+    """Return the labels, after the checks that scikit-learn requires for arrays."""
     if y is None:
         raise InputError("XMCClassifier requires y to be passed, but the target y is None", fix="fit(X, y)")
     if issparse(y):
@@ -113,7 +113,7 @@ def check_targets(y: Any) -> Any:
 
 
 def row_best(scores: csr_matrix, row: int) -> int:
-    """Return the best label of a document; of equal ones the first, as ``numpy.argmax`` does."""
+    """Return the best label of a document; of labels with equal scores the first, as ``numpy.argmax`` does."""
     a, b = scores.indptr[row], scores.indptr[row + 1]
     return int(scores.indices[a + np.argmax(scores.data[a:b])]) if a < b else 0
 
@@ -130,7 +130,7 @@ def _as_array(documents: list[list[Any]]) -> np.ndarray:
 
 
 def _pointers(lengths: Iterable[int]) -> np.ndarray:
-    """Return the bounds of each document's labels."""
+    """Return the start and end positions of the documents' labels in one array."""
     return np.cumsum([0, *lengths])
 
 

@@ -43,7 +43,7 @@ BLOCKS: dict[str, type[Params]] = {
 
 
 def nested(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters within all blocks, by names such as ``tfidf__ngram_max``."""
+    """Return the parameters of all blocks under names such as ``tfidf__ngram_max``."""
     found: dict[str, Any] = {}
     for name, kind in BLOCKS.items():
         block = kind() if params[name] is None else params[name]
@@ -54,7 +54,7 @@ def nested(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replaced(params: Mapping[str, Any], name: str, changes: Mapping[str, Any]) -> Params:
-    """Return a block, such as "tfidf", with some of its parameters changed."""
+    """Return a copy of a parameter block, such as "tfidf", with some parameters changed."""
     block = _block(params, name)
     known = [field.name for field in dataclasses.fields(block)]
     for key in changes:
@@ -67,7 +67,7 @@ def replaced(params: Mapping[str, Any], name: str, changes: Mapping[str, Any]) -
 
 
 def check_options(params: Mapping[str, Any]) -> None:
-    """Refuse parameters that no training can use, before any work."""
+    """Raise an error for parameters that cannot be used, before any work is done."""
     if params["model"] not in ("linear", "transformer"):
         raise InputError("model is unknown", expected='"linear" or "transformer"', received=repr(params["model"]))
     for name in ("max_labels", "scored_labels", "beam_size"):
@@ -82,7 +82,7 @@ def check_options(params: Mapping[str, Any]) -> None:
 
 
 def _block(params: Mapping[str, Any], name: str) -> Params:
-    """Return the parameter block of this name; None is replaced by the defaults, another type is refused."""
+    """Return the parameter block with this name, or the defaults if it is None; raise an error for other types."""
     block, kind = params[name], BLOCKS[name]
     if block is None:
         return kind()
@@ -99,9 +99,10 @@ Documents: TypeAlias = Texts | Features
 
 
 def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: bool) -> Documents:
-    """Return the documents in the form that models take; refuse features if ``fit`` had texts, and vice versa.
+    """Return the documents in the form that models read; raise an error if ``fit`` had texts and these are features.
 
-    When fitting, set ``n_features_in_`` and ``feature_names_in_`` on the estimator; otherwise, compare with them.
+    The reverse is an error too. When fitting, set ``n_features_in_`` and ``feature_names_in_`` on the estimator;
+    otherwise, check the documents against them.
     """
     if fitting:
         for name in ("n_features_in_", "feature_names_in_"):
@@ -159,7 +160,7 @@ def train(
 
 
 def pack(model: "XTransformer") -> dict[str, bytes]:
-    """Return the content of a model's files, by path within the model's folder."""
+    """Return the content of each model file, keyed by its path within the model folder."""
     with TemporaryFolder() as place:
         folder = Path(place) / "model"
         model.save(folder)
@@ -168,7 +169,7 @@ def pack(model: "XTransformer") -> dict[str, bytes]:
 
 
 def unpack(files: dict[str, bytes]) -> "XTransformer":
-    """Return the model of these files, in a temporary folder that exists as long as the model."""
+    """Load a model from packed files. They are in a temporary folder that is removed together with the model."""
     from xmc_tf.models.xtransformer import XTransformer
 
     place = TemporaryFolder()
