@@ -1,4 +1,4 @@
-"""Linear rankers over a label tree: trained by dual coordinate descent, searched by beam. No TensorFlow."""
+"""Linear rankers over a label tree, trained by dual coordinate descent and searched with a beam, without TensorFlow."""
 
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.xlinear import XLinear

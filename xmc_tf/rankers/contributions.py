@@ -1,4 +1,4 @@
-"""The contributions of a document's features to the scores along the path to a label."""
+"""Contributions of a document's features to the scores of the nodes on the path to a label."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from xmc_tf.rankers.xlinear import XLinear
 
 @dataclass(frozen=True, eq=False)
 class NodeContributions:
-    """The score of one node of a path and its parts; ``raw`` is the sum of all contributions."""
+    """The score of one node on the path, and the contributions that add up to ``raw``."""
 
     level: int  # 0 below the root
     node: int  # number of the node at its level; of the last level, the label
@@ -25,7 +25,7 @@ class NodeContributions:
 
 
 def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContributions]:
-    """Return the nodes on the path to a label, the top first, with what each feature of one document adds."""
+    """Return the nodes on the path to a label, from the top down, and the contributions of one document's features."""
     found: list[NodeContributions] = []
     for number, (level, node) in enumerate(zip(ranker.levels, path_to(ranker, label), strict=True)):
         code = post_processor_code(level.pred_params.post_processor)
@@ -47,7 +47,7 @@ def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContribu
 
 
 def path_to(ranker: XLinear, label: int) -> list[int]:
-    """Return the nodes on the path to a label, the top first."""
+    """Return the nodes on the path to a label, from the top down."""
     nodes = [label]
     for level in reversed(ranker.levels[1:]):
         place = int(np.flatnonzero(level.clusters.indices == nodes[-1])[0])
@@ -56,7 +56,7 @@ def path_to(ranker: XLinear, label: int) -> list[int]:
 
 
 def labels_below(ranker: XLinear, level: int, node: int) -> np.ndarray:
-    """Return the labels below a node; level 0 is the one below the root."""
+    """Return the labels below a node; ``level`` 0 is the first level below the root."""
     nodes = np.array([node])
     for clusters in (below.clusters for below in ranker.levels[level + 1 :]):
         nodes = np.concatenate([clusters.indices[clusters.indptr[one] : clusters.indptr[one + 1]] for one in nodes])

@@ -3,8 +3,8 @@
 param.json                marks the folder as an XLinear model
 ranker/param.json         depth, numbers of features, codes, labels
 ranker/<level>.model/     param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
-search/                   for large models: the weights arranged for search, which only this package reads; models of
-                          large data have no W.npz beside them
+search/                   only in large models: the weights in the search layout, which only this package reads; models
+                          trained on large data have this folder instead of the W.npz files
 """
 
 import json
@@ -43,7 +43,9 @@ _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 def save_levels(
     levels: Sequence[Level], folder: str | Path, nr_dense: int = 0, stored: StoredSearch | None = None
 ) -> None:
-    """Write a folder of rankers atomically, or link their stored layout; replace older rankers, keep other files."""
+    """Write rankers to a folder atomically, or link their stored search layout. Older rankers in the folder are
+    replaced, and other files are kept.
+    """
     with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
         if stored is not None:
@@ -59,7 +61,7 @@ def level_folder(folder: Path, t: int) -> Path:
 
 
 def write_parameters(levels: Sequence[Level], folder: Path) -> None:
-    """Write everything except the weights."""
+    """Write the parameter files and the clusters of all levels, but not the weights."""
     _write(folder / "param.json", {"__meta__": {"class_fullname": _MODEL_CLASS}})
     last = levels[-1].clusters
     _write(folder / "ranker" / "param.json", {
@@ -85,7 +87,9 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Read a folder of rankers, and its layout for search, with which weights are read and checked when first used."""
+    """Return the levels in a folder and their search layout, if it has a usable one. The weights are then read and
+    checked on first use.
+    """
     folder = Path(folder)
     later = has_search(folder)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
@@ -118,7 +122,7 @@ def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
 
 
 def _csc(path: Path, shape: tuple[int, int], check: bool = False) -> csc_matrix:
-    """Read a matrix; ``check`` compares it with its checksum, unless that was done when the model was loaded."""
+    """Read a matrix; with ``check``, verify its checksum, which loading the model has skipped for this file."""
     if not path.exists():
         raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
     with verified(path, archives=[path]) if check else nullcontext():
@@ -168,7 +172,7 @@ def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
 
 
 def _check_parents(clusters: csc_matrix, path: Path) -> None:
-    """Raise an error if a node has two parents: it would be found twice. Pruned nodes have none."""
+    """Raise an error if a node has two parents: a search would find it twice. Pruned nodes have no parent."""
     if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",

@@ -1,4 +1,4 @@
-"""Rankers over several trees of the same labels: each tree is searched, and the scores are averaged."""
+"""Rankers over several trees with the same labels. Each tree is searched, and the scores are averaged."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +20,9 @@ GROWTH = 32  # a deeper search looks for this many times as many labels
 
 
 def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
-    """Return the best labels, descending within a row, from ``search(n)``, which finds n, from ``first`` on. So a
-    longer list begins with the shorter one, although results of several trees depend on n.
+    """Return each document's best labels, best first. ``search(n)`` finds n labels; the first call finds ``first``,
+    and deeper searches only append labels. A longer list therefore begins with the shorter one, although the results of
+    several trees depend on n.
     """
     found = search(first)
     while first < only_topk:
@@ -31,7 +32,7 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Return predictions with further labels behind them; ``shares``: their scores are shares of the last one's."""
+    """Append the new labels in ``more``; with ``shares``, their scores are multiplied by the last label's score."""
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
     owners = np.repeat(np.arange(found.shape[0]), sizes)
@@ -50,7 +51,7 @@ def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_m
 
 
 def beyond(found: csr_matrix, count: int) -> csr_matrix:
-    """Return the labels after the first ``count`` of each document, with scores as shares of the last of these."""
+    """Return the labels of each document after the first ``count``; scores are divided by that of the last of these."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     kept = place >= count
@@ -73,13 +74,13 @@ def beginning(found: csr_matrix, count: int) -> csr_matrix:
     return out
 
 
-POOL = 30  # number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean
+POOL = 30  # labels that each tree contributes to the first search; a label that a tree drops counts as 0 in the mean
 
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees; their scores are averaged. A label that is not among the best of a tree
-    counts as 0, so with scores that may be negative, such labels are scored in addition.
+    """Linear rankers over several label trees, whose scores are averaged. A label that is not among the best of a tree
+    scores 0 there. If scores can be negative, every tree therefore scores the labels that the other trees have found.
     """
 
     models: list[XLinear]
@@ -114,7 +115,7 @@ class TreeEnsemble:
         return self.models[0].only_topk
 
     def most_labels(self, beam_size: int | None = None) -> int:
-        """Return a number of labels that a search can always return, as long as there are candidates."""
+        """Return the maximum number of labels that a search of a single tree with this beam can return."""
         return max(model.most_labels(beam_size) for model in self.models)
 
     def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
@@ -123,7 +124,7 @@ class TreeEnsemble:
         widest.warn_if_out_of_reach(only_topk, beam_size)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels, or to none (None); see :meth:`XLinear.set_output_constraint`."""
+        """Restrict predictions to some labels (None: to all); see :meth:`XLinear.set_output_constraint`."""
         labels = None if labels is None else list(labels)
         for model in self.models:
             model.set_output_constraint(labels)
@@ -134,14 +135,14 @@ class TreeEnsemble:
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Labels that may be predicted, ascending; None: all."""
+        """Labels that may be predicted, in ascending order, or None for all."""
         return self.models[0].allowed
 
     def predict(
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
         post_processor: str | None = None, threads: int = -1, first: int = POOL,
     ) -> csr_matrix:  # fmt: skip
-        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
+        """Return the labels with the best mean scores over the trees. Each tree first finds ``first`` labels."""
         most = self.only_topk if only_topk is None else only_topk
         if most < 1:
             raise InputError("beam size and top k must be at least 1", received=str(most))
@@ -149,7 +150,7 @@ class TreeEnsemble:
         return deepened(lambda size: self._best(X, size, options), most, first)
 
     def _best(self, X: Features, size: int, options: dict[str, Any]) -> csr_matrix:
-        """Return the best labels among the best ``size`` of any tree."""
+        """Return the labels with the best mean scores among the ``size`` best labels of each tree."""
         count, threads, post_processor = X.nr_rows, options["threads"], options["post_processor"]
         found = zip(*(model.search(X, only_topk=size, **options) for model in self.models), strict=True)
         nodes, values, counts = map(np.stack, found)
@@ -172,7 +173,7 @@ class TreeEnsemble:
         return ranked_csr(best, means, sizes, self.nr_labels)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Return the mean scores of selected labels (the entries of documents × labels), each scored by every tree."""
+        """Return the mean scores of the entries of ``selected`` (documents × labels) over all trees."""
         first, *others = (model.predict_selected(X, selected, post_processor=post_processor) for model in self.models)
         for other in others:
             first.data += other.data
@@ -184,7 +185,7 @@ Rankers: TypeAlias = XLinear | TreeEnsemble  # the rankers of a model: over one 
 
 
 def rankers_of(models: Sequence[XLinear]) -> Rankers:
-    """Return the rankers of one tree as they are, and those of several trees as an ensemble."""
+    """Return the rankers unchanged if there is one tree, or else an ensemble of them."""
     return models[0] if len(models) == 1 else TreeEnsemble(list(models))
 
 
@@ -194,7 +195,7 @@ def trees_of(rankers: Rankers) -> list[XLinear]:
 
 
 def _by_rows(work: Callable[..., Any], out: tuple[np.ndarray, ...], count: int, threads: int) -> None:
-    """Call ``work(first, last, *out)`` for ranges of the rows, in threads if there are many."""
+    """Call ``work(first, last, *out)`` for ranges of the rows, in several threads if there are many rows."""
     threads = thread_count(threads)
     if threads == 1 or count < 1000:
         work(0, count, *out)

@@ -1,5 +1,6 @@
-"""Training rankers in one process: every cluster of every level is a task, solved by a pool of threads. Levels that do
-not wait for each other share one queue, the longest task first, so that a level with a single cluster leaves none idle.
+"""Train rankers in one process. The clusters of all levels are divided into tasks, which a pool of threads solves.
+Levels that do not depend on each other share one queue with the longest task first, so that a level with a single
+cluster leaves no thread idle.
 """
 
 from collections import deque
@@ -45,9 +46,9 @@ def train_trees(
     params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None,
     user_negatives: Mapping[int, spmatrix] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train linear rankers for several trees over the same labels, with one queue for all clusters. A chain has the
-    cluster matrices of a tree, the top first; None is one-versus-all. The models do not depend on ``threads`` or other
-    trees.
+    """Train linear rankers for several trees over the same labels, with one queue of tasks for all trees. A chain
+    contains the cluster matrices of a tree, the top level first; None means one-versus-all. Each model depends neither
+    on ``threads`` nor on the other trees.
     """
     check_pair(X, Y)
     params = params or RankerParams()
@@ -85,7 +86,7 @@ def levels_title(runs: Sequence[range | None]) -> str:
 def _solve(
     instances: Instances, problems: Sequence[LevelProblem], title: str, threads: int, seed: int
 ) -> Iterator[csc_matrix]:
-    """Yield the weights of levels that do not wait for each other."""
+    """Solve levels that do not depend on each other, and yield the weights of each level."""
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
     tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
@@ -108,7 +109,7 @@ WAITING_WORDS = 1 << 28  # of solved clusters that wait for one before them, abo
 
 
 class _Piece(NamedTuple):
-    """Neighbouring clusters of a level, arranged for search."""
+    """Neighbouring clusters of a level in the search layout."""
 
     table: ChunkTable
     words: np.ndarray  # of the chunks
@@ -120,8 +121,8 @@ def train_streamed(
     data: RankerData, folders: Sequence[Path], *, params: RankerParams | None = None,
     pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train rankers whose weights do not fit in memory, as `train_trees` does bit for bit: clusters are written to the
-    layout for search, in a new folder for each tree, as they are solved.
+    """Train rankers whose weights do not fit in memory, with the same bits as `train_trees`. Each cluster is written to
+    the search layout as soon as it is solved, in a new folder for each tree.
     """
     X = data.X
     check_pair(X, data.Y)
@@ -157,7 +158,7 @@ def _unread() -> csc_matrix:
 def _write_solved(
     writer: SearchWriter, instances: Instances, problems: Sequence[LevelProblem], title: str, threads: int, seed: int
 ) -> list[int]:
-    """Write the weights of levels that do not wait for each other; return their number for each level."""
+    """Solve and write levels that do not depend on each other; return the number of weights of each level."""
     work: list[tuple[int, Callable[[], _Piece]]] = []
     for number, problem in enumerate(problems):
         tasks, nr_clusters = level_tasks(instances, problem), int(problem.clusters.shape[1])
@@ -177,7 +178,9 @@ def _write_solved(
 def _in_order(
     pool: ThreadPoolExecutor, work: Sequence[tuple[int, Callable[[], _Piece]]], ahead: int
 ) -> Iterator[tuple[int, _Piece]]:
-    """Yield the results of calls in order, while a limited number of later ones are made."""
+    """Run calls in the pool and yield their results in order. At most ``ahead`` calls run at a time, and no new call
+    starts while too many results wait for an earlier one.
+    """
     rest, queue = iter(work), deque[tuple[int, Future[_Piece]]]()
     try:
         while True:
@@ -199,7 +202,7 @@ def _in_order(
 
 
 def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first: int, last: int, seed: int) -> _Piece:
-    """Solve the clusters ``first`` to ``last`` of a level and arrange their weights for search."""
+    """Solve the clusters ``[first, last)`` of a level, and arrange their weights for search."""
     solved = [
         solve_task(instances, problem, int(tasks.cluster[i]), task_labels(problem, tasks, i), seed)
         for i in range(*np.searchsorted(tasks.cluster, (first, last)))

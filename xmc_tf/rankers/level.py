@@ -12,7 +12,7 @@ from xmc_tf.params import LinearLevelPredParams
 
 @dataclass(frozen=True)
 class UnreadWeights:
-    """Weights on disk that are read when they are needed; a search in the stored layout does not need them."""
+    """Weights on disk that are read only when they are needed. A search in the stored layout does not need them."""
 
     shape: tuple[int, int]
     nnz: int
@@ -30,12 +30,12 @@ class Level:
 
     @cached_property
     def weights(self) -> csc_matrix:
-        """The weights, read from disk if they are not in memory yet."""
+        """The weights of the level, read from disk on first use."""
         return self.stored.read() if isinstance(self.stored, UnreadWeights) else self.stored
 
     @property
     def nr_features(self) -> int:
-        """Number of features of a document, without the bias."""
+        """Number of features of a document, excluding the bias."""
         return int(self.stored.shape[0]) - (self.bias > 0)
 
     @property
@@ -43,7 +43,7 @@ class Level:
         return int(self.stored.nnz)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the weights, so that their file is not needed."""
+        """Pickle the weights themselves, so that their file is not needed for loading."""
         return type(self), (self.weights, self.clusters, self.bias, self.pred_params)
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Training data of rankers, and their levels: all of a tree, those above a cut (a matcher), or below it (a ranker).
+"""Training problems of rankers: for all levels of a tree, for those above a cut (a matcher), or below it (a ranker).
 
 For a tree with cluster matrices C_0 … C_D and labels Y (all CSC), the training problem of level t has
 
-* labels Y_t = Y_{t+1} C_{t+1}: a node is positive if one of its labels is,
-* matched documents M_t: tfn: Y_{t-1}, man: the upper levels' predictions, usn: the user's, or a sum of them,
+* labels Y_t = Y_{t+1} C_{t+1}: a document is a positive of a node if it is a positive of one of the node's labels,
+* matched documents M_t: Y_{t-1} (tfn), predictions of the upper levels (man), the user's negatives (usn), or a sum,
 * costs of positives R_t = R_{t+1} C_{t+1}, scaled per document; none if relevance is disabled.
 """
 
@@ -45,7 +45,7 @@ class LevelProblem:
 
     @property
     def bias(self) -> float:
-        """Value of the constant feature; 0 for none."""
+        """Value of the constant feature; 0 means that there is none."""
         return max(self.params.bias, 0.0)
 
     @cached_property
@@ -56,7 +56,7 @@ class LevelProblem:
 
 
 def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
-    """Return each level's positives as documents × nodes, the top level first, sorted and without zeros."""
+    """Return the positives of each level as a sorted matrix of documents × nodes without zeros, the top level first."""
     below = sorted_csc(Y)
     levels = [below]
     for clusters in reversed(chain[1:]):
@@ -68,7 +68,7 @@ def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
 def cost_chain(
     Y: spmatrix, R: spmatrix | None, chain: Sequence[csc_matrix], mode: str, norm: str
 ) -> list[csc_matrix | None]:
-    """Return the costs of every level's positives by ``rel_mode`` and ``rel_norm``; without ``R``, all count as 1."""
+    """Return the costs of each level's positives by ``rel_mode`` and ``rel_norm``; without ``R``, labels count as 1."""
     if mode == "disable" or (mode == "ranker-only" and R is None):
         return [None] * len(chain)
     below = sorted_csc(Y if R is None else R).astype(np.float32, copy=True)
@@ -85,7 +85,9 @@ def cost_chain(
 def matched_documents(
     scheme: str, teacher: csc_matrix, predicted: spmatrix | None, user: spmatrix | None
 ) -> csc_matrix:
-    """Return the documents matched to each parent by a sum of tfn (``teacher``), man (``predicted``) and usn."""
+    """Return a matrix of documents × parents with the documents matched to each parent. ``scheme`` is a sum of tfn
+    (``teacher``), man (``predicted``) and usn (``user``).
+    """
     if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
         pattern = sorted_csc(teacher)
         ones = csc_matrix((np.ones(pattern.nnz, np.float32), pattern.indices, pattern.indptr), pattern.shape)
@@ -102,7 +104,9 @@ def matched_documents(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """Return the user's negatives (by number of levels above the labels) for each level, with those from below."""
+    """Return the user's negatives for each level, including those derived from the levels below. The keys of ``user``
+    are the numbers of levels above the labels.
+    """
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
     widths = [chain[-1].shape[0], *(clusters.shape[1] for clusters in reversed(chain))]
@@ -134,7 +138,7 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
 
 
 def _binary(matrix: spmatrix | None) -> csc_matrix | None:
-    """Return 1 for each entry of the matrix, so that sums cannot cancel."""
+    """Return the matrix with all entries set to 1, so that entries cannot cancel out in sums."""
     if matrix is None:
         return None
     ones = sorted_csc(matrix).astype(np.float32, copy=True)
@@ -143,7 +147,7 @@ def _binary(matrix: spmatrix | None) -> csc_matrix | None:
 
 
 def sorted_csc(matrix: spmatrix) -> csc_matrix:
-    """Return the matrix as CSC with sorted rows, without duplicates and zeros; copied only if it has to change."""
+    """Return the matrix as CSC with sorted rows, without duplicates and zeros; copied only if necessary."""
     out = csc_matrix(matrix)
     if not out.has_canonical_format:
         out = out.copy()
@@ -155,7 +159,7 @@ def sorted_csc(matrix: spmatrix) -> csc_matrix:
 
 
 def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
-    """Return each document's entries divided by their l1 norm, l2 norm or maximum."""
+    """Return the matrix with each document's entries divided by their l1 norm, l2 norm or maximum."""
     if norm == "no-norm":
         return matrix
     size = np.zeros(matrix.shape[0], np.float32)
@@ -172,7 +176,7 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
 
 
 def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
-    """Raise an error if relevance does not fit the labels; both are results of :func:`sorted_csc`."""
+    """Raise an error if the relevance matrix does not fit the labels. Both must be results of :func:`sorted_csc`."""
     if R.shape != Y.shape or not (np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)):
         raise InputError(
             "the relevance matrix does not belong to the labels",
@@ -184,7 +188,7 @@ def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """Return the cluster matrices from a single root down; levels are added above several nodes at the top."""
+    """Return the cluster matrices from a single root down; levels are added above a top level of several nodes."""
     if not chain:
         return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]
@@ -201,7 +205,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
 
 
 def trained_levels(params: RankerParams, depth: int) -> slice:
-    """Return the levels chosen by ``mode`` (a "matcher" is all but the last ``ranker_level``, a "ranker" these)."""
+    """Return the levels that ``mode`` selects ("matcher": all but the last ``ranker_level``; "ranker": only these)."""
     if params.mode == "full-model":
         return slice(0, depth)
     most = depth - 1 if params.mode == "matcher" else depth
@@ -218,14 +222,14 @@ def trained_levels(params: RankerParams, depth: int) -> slice:
 def level_pred_params(
     params: RankerParams, pred_params: RankerPredParams, depth: int, options: PredictionOptions
 ) -> RankerPredParams:
-    """Return the prediction parameters with one block for each trained level, overridden by ``options``."""
+    """Return the prediction parameters with one block for each trained level; ``options`` override their values."""
     nr_trained = len(range(depth)[trained_levels(params, depth)])
     chain = override_levels(pred_params.hlm_args.model_chain, nr_trained, options)
     return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))
 
 
 class Levels:
-    """The training problems of a tree's levels, the top first; ``params`` also chooses the levels that are trained."""
+    """The training problems of a tree's levels, the top first. ``params`` also selects the levels to train."""
 
     def __init__(
         self, Y: spmatrix, chain: Sequence[spmatrix] | None, R: spmatrix | None, params: RankerParams,
@@ -242,20 +246,20 @@ class Levels:
 
     @property
     def depth(self) -> int:
-        """Number of levels that are trained."""
+        """Number of levels to train."""
         return len(self.clusters)
 
     def waits(self, t: int) -> bool:
-        """Return whether level ``t`` learns from mistakes of the levels above, which are then trained first."""
+        """Return True if level ``t`` learns from mistakes of the levels above, which must then be trained first."""
         return t > 0 and "man" in self.schemes[t]
 
     def runs(self) -> list[range]:
-        """Return the levels as runs of neighbours that can be trained at the same time."""
+        """Return ranges of consecutive levels that can be trained at the same time."""
         starts = [t for t in range(self.depth) if t == 0 or self.waits(t)]
         return [range(a, b) for a, b in zip(starts, [*starts[1:], self.depth], strict=True)]
 
     def problem(self, t: int, predicted: spmatrix | None = None) -> LevelProblem:
-        """Return the training problem of level ``t``, with predictions of the levels above if it waits for them."""
+        """Return the training problem of level ``t``; if it waits, pass the predictions of the levels above."""
         matched = None
         if self.clusters[t].shape[1] > 1:
             # The first level of a ranker has several parents, but no level above with their labels.
@@ -267,18 +271,18 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class RankerData:
-    """The documents, labels and trees to train on; only rank 0's ``R`` and ``user_negatives`` are read."""
+    """The documents, labels and trees to train on. ``R`` and ``user_negatives`` are read only on rank 0."""
 
     X: Features  # the same on all ranks; best memory-mapped from the same files
     Y: spmatrix  # documents × labels; an entry makes the label positive
     trees: Sequence[LabelTree]
     R: spmatrix | None = None  # relevance of the positives, for cost-sensitive training
-    user_negatives: Mapping[int, spmatrix] | None = None  # see `problems.user_matching`
+    user_negatives: Mapping[int, spmatrix] | None = None  # keys: see `user_matching`
 
     def levels(self, params: RankerParams) -> list[Levels]:
         """Return the training problems of the levels of each tree."""
         return [self.levels_of(tree, params) for tree in self.trees]
 
     def levels_of(self, tree: LabelTree, params: RankerParams) -> Levels:
-        """Return the training problems of the levels of one of the trees."""
+        """Return the training problems of the levels of one tree."""
         return Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives)

@@ -1,4 +1,4 @@
-"""Queries and answers of a search: features in the form that kernels read, and results as matrices."""
+"""Inputs and results of a search: features in the form that kernels read, and predictions as matrices."""
 
 from copy import copy
 from functools import lru_cache
@@ -12,7 +12,7 @@ from xmc_tf.data.features import Features
 
 
 def sparse_arrays(matrix: spmatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return starts, indices and values of a CSR or CSC matrix in the form that kernels read."""
+    """Return the starts, indices and values of a CSR or CSC matrix in the form that kernels read."""
     starts, indices = kernel_view(matrix.indptr, np.int64), kernel_view(matrix.indices, np.int32)
     return starts, indices, kernel_view(matrix.data, np.float32)
 
@@ -27,7 +27,7 @@ def kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the parents to start from, and their scores, in the form that kernels read (CSR)."""
+    """Return the parents to start from and their scores as CSR arrays in the form that kernels read."""
     if codes.shape != shape:
         raise InputError(
             "the codes to start from do not fit",
@@ -42,7 +42,7 @@ def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np
 
 
 def ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Return a CSR matrix whose rows are in the order of scores, not of labels."""
+    """Return a CSR matrix in which the labels of each row are ordered by score, not by number."""
     n, k = nodes.shape
     if n and found.min() == k:
         indptr = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, np.int64)

@@ -1,6 +1,6 @@
-"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it. The
-labels share the order in which documents are visited, so a result depends on the task alone, which is the same in every
-way to train.
+"""Tasks, the smallest units of training. A task trains some sibling labels of one cluster on the documents matched to
+the cluster. All its labels visit the documents in the same order, so the result depends on the task alone and is the
+same in every mode of training.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ class LevelTasks(NamedTuple):
 
 
 class Instances:
-    """The training features in the form that kernels read, shared by all threads; mapped arrays stay mapped."""
+    """The training features in the form that kernels read, shared by all threads. Memory-mapped arrays stay mapped."""
 
     def __init__(self, X: Features) -> None:
         self.nr_rows, self.nr_sparse = X.nr_rows, X.nr_sparse
@@ -59,18 +59,18 @@ class Instances:
         return np.diff(self.indptr) + self.dense.shape[1] + 1
 
     def weights_shape(self, problem: LevelProblem) -> tuple[int, int]:
-        """Return the shape of a level's W: features, then the bias if there is one, by labels."""
+        """Return the shape of a level's W: rows are features, then the bias if there is one; columns are labels."""
         return int(self.nr_sparse + self.dense.shape[1] + (problem.bias > 0)), int(problem.clusters.shape[0])
 
     def slot(self) -> np.ndarray:
-        """Return this thread's zeroed scratch memory over all sparse features."""
+        """Return this thread's scratch array, which has one zero for each sparse feature."""
         if not hasattr(self._scratch, "slot"):
             self._scratch.slot = np.zeros(self.nr_sparse, np.int32)
         return self._scratch.slot
 
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
-    """Return the tasks of a level: its clusters, those with many labels in several tasks."""
+    """Return the tasks of a level. Each cluster is one task, or several tasks if it has many labels."""
     entries = instances.entries
     if problem.matched is None:
         matched = np.full(problem.clusters.shape[1], entries.sum())
@@ -81,7 +81,7 @@ def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
 
 
 def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
-    """Return the tasks of clusters with so many labels and so many values of matched documents."""
+    """Return the tasks of clusters, given each cluster's number of labels and number of values of matched documents."""
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)
@@ -93,7 +93,7 @@ def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
 
 
 def task_labels(problem: LevelProblem, tasks: LevelTasks, i: int) -> np.ndarray:
-    """Return the labels of a task, the most frequent first: they take most passes, and lanes should end together."""
+    """Return the labels of a task, the most frequent first: they need most passes, and lanes should end together."""
     cluster, indptr = int(tasks.cluster[i]), problem.labels.indptr
     span = slice(problem.clusters.indptr[cluster], problem.clusters.indptr[cluster + 1])
     labels = problem.clusters.indices[span].astype(np.int64)
@@ -104,7 +104,7 @@ def task_labels(problem: LevelProblem, tasks: LevelTasks, i: int) -> np.ndarray:
 def solve_task(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int
 ) -> WeightColumns:
-    """Solve one task, whose labels are in the order of :func:`task_labels`."""
+    """Solve one task. Its labels must be in the order of :func:`task_labels`."""
     rows, in_match = matched_rows(instances, problem, cluster, labels)
     settings = solver_settings(problem.params)
     gathered = gather(
@@ -133,7 +133,7 @@ def solver_settings(params: LinearLevelParams) -> SolverSettings:
 
 
 def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:
-    """Yield the results of calls (number of labels, call) in their order, which should have the longest first."""
+    """Run (number of labels, call) pairs in threads, and yield the results in order; put the longest call first."""
     calls = list(calls)
     total = sum(count for count, _ in calls)
     with Progress(title, total, "labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
@@ -151,7 +151,9 @@ def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: s
 def matched_rows(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted documents of a task, and a mask of those that are negatives for all its labels."""
+    """Return the sorted documents of a task, and a mask of those matched to the cluster, which are negatives of every
+    label unless they are its positives.
+    """
     if problem.matched is None:
         return np.arange(instances.nr_rows, dtype=np.int32), np.ones(instances.nr_rows, np.bool_)
     matched = problem.matched

@@ -1,4 +1,4 @@
-"""The trained rankers of all levels of a tree, and their predictions."""
+"""Trained rankers of all levels of a tree, and their predictions."""
 
 import dataclasses
 import logging
@@ -25,7 +25,7 @@ from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
 
 
 def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
-    """Return label numbers in ascending order, each once; InputError if there are none, or one does not exist."""
+    """Return ascending, distinct label numbers; raise InputError if there are none or one does not exist."""
     numbers = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
     if numbers.size == 0:
         raise InputError("no labels are given to predict", expected="at least one label number")
@@ -44,7 +44,7 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
 
 
 def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
-    """Return the levels with only the nodes that lead to ``labels``; numbers stay, and the weights are shared."""
+    """Return the levels with only the nodes that lead to ``labels``; numbers are kept, and weights are shared."""
     kept = np.zeros(levels[-1].clusters.shape[0], bool)
     kept[labels] = True
     out: list[Level] = []
@@ -60,7 +60,7 @@ def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
 
 
 class Paths(NamedTuple):
-    """The nodes of all levels on the paths to the selected labels, the top level first."""
+    """The nodes on the paths to the selected labels, for all levels, the top level first."""
 
     indptr: np.ndarray  # (levels, queries + 1): position of each query's first node of a level in the arrays below
     node: np.ndarray  # number of the node within its level
@@ -70,7 +70,9 @@ class Paths(NamedTuple):
 
 
 def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
-    """Return the selected labels' ancestors, each once per query; ``arranged``: the levels in the chunks."""
+    """Return the paths to the selected labels, with each ancestor once per query. ``arranged`` are the levels from
+    which the chunks were made.
+    """
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
     keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
@@ -109,7 +111,7 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequ
 
 
 def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
-    """Return each node's parent and its position among its siblings; -1 for nodes outside the tree."""
+    """Return each node's parent and its position among its siblings, or -1 for nodes that are not in the tree."""
     clusters, counts = level.clusters, np.diff(level.clusters.indptr)
     parent, child = (np.full(clusters.shape[0], -1, np.int64) for _ in range(2))
     parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
@@ -125,7 +127,7 @@ _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float3
 
 @dataclass(eq=False)
 class XLinear:
-    """Linear rankers over a label tree, the top level first; dense features come after the sparse ones."""
+    """Linear rankers over a label tree, the top level first. Dense features follow the sparse ones."""
 
     levels: list[Level]
     nr_sparse: int
@@ -139,7 +141,7 @@ class XLinear:
         return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, without the arrangement for search, which is made again."""
+        """Return the state to pickle. It excludes the search layout, which is made again when it is needed."""
         return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0), "_stored": None}
 
     @property
@@ -148,7 +150,7 @@ class XLinear:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels that can be predicted."""
+        """Number of labels of the tree."""
         return int(self.levels[-1].clusters.shape[0])
 
     @property
@@ -183,7 +185,7 @@ class XLinear:
         )  # fmt: skip
 
     def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
-        """Return the weights arranged for search, with the last ``nr_dense`` features dense."""
+        """Return the weights in the search layout, in which the last ``nr_dense`` features are dense."""
         key = (self.depth, self.nr_features - nr_dense, nr_dense)
         if self._chunks is None or self._chunks_of != key:
             levels, stored = self._all_levels or self.levels, self._stored
@@ -197,11 +199,13 @@ class XLinear:
 
     @property
     def stored_alone(self) -> bool:
-        """Whether the weights exist on disk in their layout for search only, and the model is as it was loaded."""
+        """Whether the search layout on disk is the only copy of the weights, and predictions are not restricted."""
         return self._stored is not None and self._stored.alone and self._all_levels is None
 
     def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
-        """Call a function of the weights arranged for search; once more if their stored layout is damaged."""
+        """Call ``run`` with the chunks. If their stored layout is damaged, arrange the weights in memory and call it
+        again, or raise an error if there is no other copy.
+        """
         chunks = self.chunks(nr_dense, threads)
         run(chunks)
         if chunks.damaged[0]:
@@ -214,7 +218,7 @@ class XLinear:
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels (None: all); the search then visits only nodes above them."""
+        """Restrict predictions to some labels (None: to all). The search then visits only nodes above them."""
         levels = self._all_levels or self.levels
         some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
         self.levels, self._all_levels = (levels, None) if some is None else (some, levels)
@@ -222,22 +226,23 @@ class XLinear:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
-        """Return rankers, sharing the weights, that predict only those of these labels (ascending) that are allowed."""
+        """Return rankers that share the weights and predict only the given (ascending) labels that are allowed."""
         levels, some = self._all_levels or self.levels, restricted(self.levels, labels)
         chunks = with_children(self.chunks(self.nr_dense), levels, some)
         return replace(self, levels=some, _all_levels=levels, _chunks=chunks)
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Labels that may be predicted, ascending; None: all."""
+        """Labels that may be predicted, in ascending order, or None for all."""
         return None if self._all_levels is None else np.unique(self.levels[-1].clusters.indices)
 
     def predict(
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
         post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
     ) -> csr_matrix:  # fmt: skip
-        """Return the best labels of each document, by beam search: documents × labels, descending within a row.
-        ``codes`` are the parents to start from, with scores (documents × parents of the first level).
+        """Find the best labels of each document by beam search. Return a matrix of documents × labels with descending
+        scores in each row. ``codes``, a matrix of documents × parents of the first level, has the scores of the parents
+        to start from.
         """
         found = self.search(
             X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
@@ -248,7 +253,7 @@ class XLinear:
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
         post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Return labels [documents, k] and scores, best first, and the number of labels of each document."""
+        """Return labels [documents, k], best first, their scores, and the number of labels found per document."""
         self._check(X)
         count, n = thread_count(threads), X.nr_rows
         most = [level.pred_params.only_topk for level in self.levels]
@@ -284,7 +289,7 @@ class XLinear:
         return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Return the scores of selected labels (the entries): those of a beam search that keeps all their ancestors."""
+        """Return the scores of the entries of ``selected``, equal to those of a search that keeps all ancestors."""
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
             raise InputError(
@@ -303,12 +308,14 @@ class XLinear:
         return result
 
     def save(self, folder: str | Path, *, pecos: bool = False) -> None:
-        """Save the model as it was stored, or with ``pecos`` as a PECOS folder, which needs its weights in memory."""
+        """Save the model. If the search layout is the only copy of the weights, it is linked or copied; with ``pecos``,
+        the weights are read into memory and written as a PECOS folder.
+        """
         save_levels(self.levels, folder, self.nr_dense, self._stored if self.stored_alone and not pecos else None)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
-        """Load an XLinear folder of this package or of PECOS; the last ``nr_dense`` features are dense."""
+        """Load an XLinear folder of this package or of PECOS. The last ``nr_dense`` features are dense."""
         levels, stored = load_levels(folder)
         return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored)
 
@@ -318,7 +325,7 @@ class XLinear:
         return self.levels[-1].pred_params.only_topk
 
     def scores_may_be_negative(self, post_processor: str | None = None) -> bool:
-        """Return whether 0 is not the lowest score: without a post-processor, or if scores are logarithms."""
+        """Return True if scores can be below 0, that is, without a post-processor or with logarithmic scores."""
         name = post_processor or self.levels[-1].pred_params.post_processor
         return name == "noop" or name.startswith("log-")
 

@@ -1,4 +1,4 @@
-"""A check that all ranks have the same inputs: files by size and checksum, settings by value."""
+"""Check that all ranks have the same inputs: files are compared by size and checksum, settings by value."""
 
 import hashlib
 import json
@@ -28,10 +28,12 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
-    """Return size and CRC-32 of this rank's files; ranks of one host that see the same files each read a part."""
+    """Return the size and CRC-32 of each of this rank's files. Ranks on one host that see the same files share the
+    reading; all ranks must call this function.
+    """
 
     def identities() -> list[tuple[int, int, int, int]]:
-        """Return values that two names of one file on one host have in common."""
+        """Return data of each file (device, inode, size, time) that are equal on ranks that see the same file."""
         stats = [path.stat() for path in paths]
         return [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
 
@@ -56,7 +58,9 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
 def check_same_inputs(
     communicator: Communicator, files: Mapping[str, Sequence[str | Path]], settings: Mapping[str, Any]
 ) -> str:
-    """Return a key of the inputs; raise InputError on all ranks if files (a folder: its files) or settings differ."""
+    """Return a key that identifies the inputs. If files or settings differ between ranks, raise InputError on all
+    ranks; a folder stands for the files in it.
+    """
     every = [(what, one) for what, paths in files.items() for one in paths]
     named = run_on_all_ranks(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
     found = fingerprints(communicator, [path for _, path in named])

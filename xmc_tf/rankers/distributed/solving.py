@@ -1,6 +1,6 @@
-"""The sub-problems of a training, which do not depend on the number of ranks, and their solution by claims. A claim is
-a file that only one thread can create (``O_EXCL``, atomic on local disks and NFS 3), not a message: that works with
-every launcher, and a rank in a solver need not answer.
+"""Sub-problems of distributed training, and the threads that claim and solve them. The sub-problems do not depend on
+the number of ranks. A claim is a file that only one thread can create (``O_EXCL`` is atomic on local disks and NFS 3).
+Unlike messages, files work with every launcher and need no answer from a rank that is busy solving.
 """
 
 import math
@@ -36,14 +36,14 @@ _LABEL_BYTES, _WEIGHT_BYTES = 16, 8
 
 
 class WeightBlock(NamedTuple):
-    """Solved weight columns in a file: a header (numbers of labels and weights), labels, counts, features, weights."""
+    """A file of solved weight columns: header (numbers of labels and weights), labels, counts, features, weights."""
 
     path: Path
     labels: np.ndarray  # label of each column
     counts: np.ndarray  # number of weights of each column
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features and the weights of all columns, one label after the other; memory-mapped."""
+        """Return the features and the weights of all columns in the order of ``labels``, memory-mapped."""
         nr_weights = int(self.counts.sum())
         if nr_weights == 0:
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
@@ -53,7 +53,7 @@ class WeightBlock(NamedTuple):
 
 
 def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
-    """Write the columns of a sub-problem's tasks atomically; only one thread may write each block."""
+    """Write the columns of a sub-problem's tasks to a block atomically. Only one thread may write a given block."""
     labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
     counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
     head = np.array([len(labels), counts.sum()], np.int64)
@@ -76,7 +76,7 @@ def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
 
 
 def open_block(path: Path) -> WeightBlock:
-    """Read the labels of a block; raise InputError if it is damaged."""
+    """Open a block and read its labels and counts; raise InputError if the file is damaged."""
     with path.open("rb") as file:
         head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
@@ -90,7 +90,7 @@ def open_block(path: Path) -> WeightBlock:
 
 
 def is_solved(path: Path) -> bool:
-    """Return whether a complete block exists; remove a damaged one."""
+    """Return True if the block exists and is complete; delete it if it is damaged."""
     try:
         open_block(path)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ _MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process
 
 
 class _Columns:
-    """The positions of the labels' columns in the blocks."""
+    """An index that tells where each label's column is in the blocks."""
 
     def __init__(self, blocks: Sequence[WeightBlock], nr_labels: int) -> None:
         may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -125,7 +125,7 @@ class _Columns:
         self.indptr = np.concatenate(([0], np.cumsum(counts)))
 
     def pieces(self, field: int, begin: int, end: int) -> Iterator[np.ndarray]:
-        """Yield the entries ``begin`` to ``end`` of all columns by label, in pieces that share their memory."""
+        """Yield the entries ``[begin, end)`` of all columns, ordered by label, in pieces that reuse one buffer."""
         room = np.empty(min(self._piece, end - begin), (np.int32, np.float32)[field])
         while begin < end:
             stop = min(end, begin + self._piece)
@@ -135,7 +135,7 @@ class _Columns:
             begin = stop
 
     def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield runs of entries that are contiguous in one block: block, position in it, begin, end; block by block."""
+        """Yield (block, position in it, begin, end) of each contiguous run of entries, block by block."""
         a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
         b = int(np.searchsorted(self.indptr, end, side="left"))
         filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a
@@ -156,7 +156,9 @@ def _piece_entries(nr_blocks: int) -> int:
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective."""
+    """Join the blocks into one matrix file with the same bytes as ``save_matrix`` writes, and return its number of
+    weights. All ranks must call this function.
+    """
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
@@ -173,7 +175,7 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
 
 
 class Claims:
-    """A list of items that the threads of all ranks take in order; ``folder`` is shared, and new for every run."""
+    """A queue of items that the threads of all ranks claim in order; ``folder`` is shared, and new for every run."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder, self._count, self._next = folder, count, 0
@@ -181,7 +183,7 @@ class Claims:
         folder.mkdir(parents=True, exist_ok=True)
 
     def take(self) -> int | None:
-        """Claim the first free item and return its number; None if all are taken."""
+        """Claim the first free item and return its number, or None if all items are taken."""
         with self._lock:
             at = self._first_free(self._next)
             while at < self._count:
@@ -196,7 +198,7 @@ class Claims:
             return None
 
     def _first_free(self, start: int) -> int:
-        """Return the first free item by binary search; items are taken in order, so taken ones precede free ones."""
+        """Return the first free item by binary search, which works because items are taken in order."""
         step, low = 1, start
         while low < self._count and self._taken(low):
             start, low, step = low + 1, low + step, 2 * step
@@ -221,7 +223,7 @@ LEAST_WORK = 1_000_000
 
 @register
 class SubProblem(NamedTuple):
-    """Neighbouring tasks of one level, solved by one thread into one file."""
+    """Neighbouring tasks of one level that one thread solves and writes to one file."""
 
     level: int
     first: int  # first task
@@ -232,7 +234,7 @@ class SubProblem(NamedTuple):
 def cut_into_sub_problems(
     works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
 ) -> list[SubProblem]:
-    """Group the tasks of each level, given their work, into sub-problems of about equal work, the largest first."""
+    """Group the tasks of each level into sub-problems of about equal work, the largest first."""
     total = sum(int(work.sum()) for work in works.values())
     target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
     found = []
@@ -259,7 +261,7 @@ def solve_over_ranks(
     levels: Mapping[int, tuple[LevelProblem, LevelTasks]], instances: Instances, *,
     run: str, title: str, threads: int, seed: int,
 ) -> None:  # fmt: skip
-    """Solve the unsolved sub-problems; return on all ranks when all are solved. ``run`` is a name not used before."""
+    """Solve the unsolved sub-problems on all ranks; return when all are solved. ``run`` must be a new name."""
     names = [block_name(sub, work.key) for sub in plan]
     unsolved: list[int] = []
     if communicator.rank == 0:
@@ -312,6 +314,6 @@ def solve_over_ranks(
 
 
 def _newly_solved(folder: Path, outstanding: dict[str, int]) -> int:
-    """Remove solved sub-problems from ``outstanding``; return their work."""
+    """Remove the sub-problems that are now solved from ``outstanding``, and return their total work."""
     there = {entry.name for entry in folder.iterdir()} & outstanding.keys()
     return sum(outstanding.pop(name) for name in there)

@@ -1,4 +1,4 @@
-"""Training rankers over ranks: from features, labels and a tree to one file of weights per level."""
+"""Distributed training of rankers, from features, labels and a tree to one weight file per level."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ DOCUMENTS_A_PIECE = 100_000
 
 
 def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, threads: int) -> None:
-    """Write the result of ``model.predict(X)`` unless the file exists; on return, all ranks see it."""
+    """Write the result of ``model.predict(X)`` unless the file exists. On return, all ranks see the file."""
     if communicator.broadcast(target.exists()):
         return
     entries = np.ones(X.nr_rows) if X.sparse is None else np.diff(X.sparse.indptr) + 1 + X.nr_dense
@@ -66,7 +66,7 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
 
 @register
 class _Tree(NamedTuple):
-    """The levels of a tree, which all ranks know; the work folder numbers the levels of all trees in sequence."""
+    """The levels of a tree, known to all ranks. The work folder numbers the levels of all trees consecutively."""
 
     first: int  # number of its first level
     runs: list[range]  # its levels, as runs that can be trained at the same time
@@ -77,7 +77,7 @@ def train_trees_over_ranks(
     communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
     pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees, as ``train_trees`` does bit for bit; ``make_levels`` is called on rank 0."""
+    """Train the rankers of several trees on all ranks, bit for bit as ``train_trees``; rank 0 calls ``make_levels``."""
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
     for one in levels:
@@ -115,7 +115,7 @@ def train_trees_over_ranks(
 def _store(
     work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
 ) -> None:
-    """Save the problems of some levels of a tree (numbered from ``first``) on the rank that has them."""
+    """Save the problems of some levels of a tree, numbered from ``first``, on the rank that has them."""
     if levels is None:
         return
     for t in run:
@@ -129,7 +129,7 @@ def _train_levels(
     communicator: Communicator, work: WorkFolder, numbers: Sequence[int], title: str, instances: Instances,
     threads: int, seed: int,
 ) -> None:  # fmt: skip
-    """Train levels that do not wait for each other; on return, their weights are on disk."""
+    """Train levels that do not depend on each other. On return, their weights are on disk."""
     joined = communicator.broadcast([t for t in numbers if work.weights(t).exists()])
     if len(joined) == len(numbers):
         return
@@ -148,7 +148,7 @@ def _train_levels(
 def _join(
     communicator: Communicator, work: WorkFolder, plan: Sequence[SubProblem], shapes: Mapping[int, tuple[int, int]]
 ) -> None:
-    """Join the blocks level by level; each rank writes a part of every level."""
+    """Join the blocks of each level into its weight matrix. Each rank writes a part of every matrix."""
     release_freed_memory()  # the solvers' scratch memory: the files to write are as large
     for t in sorted({sub.level for sub in plan}):
         paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
@@ -157,7 +157,7 @@ def _join(
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:
-    """Return the number of threads of a rank; -1: its share of the host's cores. Collective."""
+    """Return this rank's number of threads; -1 means its share of the host's cores. All ranks must call this."""
     own = usable_cores()
     all_ranks = communicator.allgather((communicator.host, own))
     if threads >= 1:
@@ -167,7 +167,7 @@ def threads_of_rank(communicator: Communicator, threads: int) -> int:
 
 
 def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
-    """Fill a folder of rankers from the work folder, where the tree's levels are numbered from ``first``."""
+    """Fill a folder of rankers from the work folder, in which the tree's levels are numbered from ``first``."""
     write_parameters(model.levels, part)
     for t in range(model.depth):
         source, target = work.weights(first + t), level_folder(part, t) / "W.npz"
@@ -183,8 +183,9 @@ def rankers_over_ranks(
     params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees on all ranks, each into a folder with the bytes of ``train_rankers(…).save``.
-    A later call with the same ``key``, which identifies all inputs, resumes from ``<first folder>.work``.
+    """Train the rankers of several trees on all ranks and save those of each tree to a folder of their own, with the
+    same bytes as ``train_rankers(…).save``. A later call with the same ``key``, which identifies all inputs, resumes
+    from ``<first folder>.work``.
     """
     check_pair(data.X, data.Y)
     params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)

@@ -1,4 +1,4 @@
-"""The work folder: intermediate results of all ranks, beside the model's folder, and the levels' problems in it."""
+"""The work folder, in which all ranks store intermediate results, beside the model's folder."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ _UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is comple
 
 
 class WorkFolder:
-    """A folder of intermediate results, from which a later run with the same key of the inputs resumes."""
+    """A folder of intermediate results, from which a later run with the same key (the same inputs) resumes."""
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
@@ -39,7 +39,7 @@ class WorkFolder:
         return self.path / name
 
     def level(self, t: int) -> Path:
-        """Return the folder of a level, with its problem and, once they are joined, its weights."""
+        """Return the folder of a level, which contains its problem and, once the blocks are joined, its weights."""
         return self.path / "levels" / str(t)
 
     def weights(self, t: int) -> Path:
@@ -49,7 +49,7 @@ class WorkFolder:
         return (self.level(t) / _PROBLEM).is_file()
 
     def save_problem(self, t: int, problem: LevelProblem, tasks: LevelTasks) -> None:
-        """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
+        """Write a level's problem and tasks. ``problem.json`` is written last and marks them as complete."""
         folder, clusters = self.level(t), problem.clusters.astype(np.float32)
         folder.mkdir(parents=True, exist_ok=True)
         every = {"Y": problem.labels, "C": clusters, "M": problem.matched, "R": problem.costs}
@@ -63,7 +63,7 @@ class WorkFolder:
             part.write_text(json.dumps(content), encoding="utf-8")
 
     def problem(self, t: int) -> LevelProblem:
-        """Return a level's problem, memory-mapped."""
+        """Load a level's problem with memory-mapped matrices."""
         content = read_json(self.level(t) / _PROBLEM)
         found = {name: open_matrix(self.level(t) / f"{name}.npz") for name in content["matrices"]}
         return LevelProblem(
@@ -72,12 +72,12 @@ class WorkFolder:
         )  # fmt: skip
 
     def tasks(self, t: int) -> LevelTasks:
-        """Return a level's tasks: computing them reads all matched documents, so one rank does it."""
+        """Load a level's tasks. Only one rank computes them, because that takes a pass over all matched documents."""
         arrays = read_npz(self.level(t) / _TASKS, name="work file")
         return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
 
     def remove(self) -> None:
-        """Rename and remove it: after an interruption, a later run must not resume from what remains."""
+        """Rename the folder before removing it, so that no later run resumes from a partly removed folder."""
         gone = _discarded(self.path)
         if gone.exists():
             shutil.rmtree(gone)
@@ -90,7 +90,7 @@ def work_path(model: Path) -> Path:
 
 
 def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
-    """Open the work folder of an earlier run with the same key, or create an empty one; check that all ranks see it."""
+    """Open the work folder of an earlier run with the same key, or create an empty one. Check that all ranks see it."""
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
     seen = path / f"seen-{communicator.broadcast(secrets.token_hex(8))}"
@@ -102,7 +102,7 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
 
 
 def remove_discarded(model: Path) -> None:
-    """Remove the rest of a work folder whose removal was interrupted; needs the model's lock."""
+    """Remove the rest of a work folder whose removal was interrupted. The caller must hold the model's lock."""
     gone = _discarded(work_path(model))
     if gone.exists():
         shutil.rmtree(gone)
@@ -110,7 +110,7 @@ def remove_discarded(model: Path) -> None:
 
 
 def _discarded(path: Path) -> Path:
-    """Return the name of a work folder during its removal."""
+    """Return the path to which a work folder is renamed before it is removed."""
     return path.with_name(f"{hidden_prefix(path.name)}removed")
 
 
@@ -138,7 +138,7 @@ def _prepare(path: Path, key: str) -> None:
 
 
 def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
-    """Wait for a file of another rank: a shared disk may show it only after some seconds."""
+    """Wait for a file that another rank has created, because a shared disk may show it some seconds later."""
     end = time.monotonic() + patience_s
     while not mark.exists():
         if time.monotonic() > end:

@@ -1,1 +1,1 @@
-"""Growing trained rankers: add documents and labels without training everything again."""
+"""Grow trained rankers: add documents and labels without training everything again."""

@@ -1,13 +1,13 @@
-"""Adjust the weights of labels to further documents of their cluster.
+"""Adjust the weights of labels to new documents of their cluster.
 
 The solver minimizes, over the new weights w of a label,
 
     ½ Σ_j h_j (w_j - v_j)² + C Σ_i max(0, 1 - y_i w·x_i)²      (or without the square)
 
-where v are the present weights and i are only the new documents. The earlier documents are represented by h: each
-weight is held by 1 (the regularization) and by the squares of the feature in the cluster's earlier documents, which is
-the diagonal of their Hessian. So a frequent feature moves little, and a rare one as far as it would in a training. The
-problem is solved in the dual, as in a training, by coordinate descent.
+where v are the current weights, and the sum over i covers only the new documents. The earlier documents are represented
+by h: h_j is 1 (the regularization) plus C times the sum of squares of feature j over the cluster's earlier documents,
+which stands for the diagonal of their Hessian. A frequent feature therefore moves little, and a rare one moves as far
+as in a normal training run. As in normal training, the problem is solved in the dual by coordinate descent.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _MOST_EARLIER = 500  # about the number of earlier documents that are read
 
 @inner
 def _number_features(indptr, indices, rows, slot):
-    """Return the features of ``rows``, ascending; ``slot`` then contains 1 + each one's place among them."""
+    """Return the features of ``rows`` in ascending order; ``slot`` receives 1 + each feature's position."""
     names = np.sort(count_features(indptr, indices, rows, slot))
     for j in range(len(names)):
         slot[names[j]] = j + 1
@@ -33,9 +33,9 @@ def adjust_labels(
     indptr, indices, data, earlier, rows, labels, positives, weight_indptr, weight_indices, weight_data, slot, settings,
     squared,
 ):  # fmt: skip
-    """Return the adjusted weights of labels of a cluster, except those that are optimal within ``eps``; ``rows`` are
-    new documents, ``earlier`` those that the weights (CSC, bias last) were trained on. ``slot`` is zero before and
-    after.
+    """Return the adjusted weight columns of a cluster's labels, without labels that are already optimal within ``eps``.
+    ``rows`` are the new documents, and ``earlier`` are those on which the current weights (CSC, bias last) were
+    trained. ``slot`` is zero before and after the call.
     """
     cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
     names = _number_features(indptr, indices, rows, slot)
@@ -109,7 +109,7 @@ def adjust_labels(
 
 @inner
 def _compact(indptr, indices, data, rows, slot, held, bias):
-    """Return some documents as CSR by the places of their features, and how far each of them moves its weights."""
+    """Return documents as CSR with renumbered features, and the effect of a step on each weight and margin."""
     count = 0
     for row in rows:
         count += indptr[row + 1] - indptr[row]
@@ -137,7 +137,7 @@ def _margin(starts, places, values, w, bias, i):
 
 @inner
 def _is_optimal(starts, places, values, w, sign, bias, eps):
-    """Return whether no document has a loss by more than ``eps`` of margin."""
+    """Return True if no document's margin is below 1 by more than ``eps``."""
     lowest = np.inf
     for i in range(len(sign)):
         lowest = min(lowest, sign[i] * _margin(starts, places, values, w, bias, i))
@@ -148,7 +148,7 @@ def _is_optimal(starts, places, values, w, sign, bias, eps):
 
 @inner
 def _signs(positives, label, rows, sign):
-    """Set the sign of each row: +1 if it is a positive of the label, else -1."""
+    """Write the sign of each row: +1 if it is a positive of the label, else -1."""
     p, end = positives.indptr[label], positives.indptr[label + 1]
     for i in range(len(rows)):
         while p < end and positives.documents[p] < rows[i]:
@@ -158,7 +158,9 @@ def _signs(positives, label, rows, sign):
 
 @inner
 def _emit(features, weights, names, w, old_features, old_weights, slot, threshold, max_nonzeros):
-    """Write a column, ascending: adjusted weights, and present ones of other features; return its length."""
+    """Write a column in ascending order of features: the adjusted weights, and the current weights of all other
+    features. Return its length.
+    """
     bias_row, found, j = len(slot), 0, 0
     for p in range(len(old_features)):
         feature = old_features[p]

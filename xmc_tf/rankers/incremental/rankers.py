@@ -1,6 +1,7 @@
-"""Growing the rankers of a tree: only the columns that further documents or labels change are computed. `solved_again`
-solves the changed clusters on all their documents, with the bits of a training; `adjusted` moves their weights to the
-new documents (see ``kernels``) and solves new labels, in the time that the new documents take.
+"""Grow the rankers of a tree: only the columns that new documents or labels affect are computed. `solved_again` solves
+the changed clusters on all their documents, with the same bits as training from scratch. `adjusted` only moves the
+weights towards the new documents (see ``kernels``) and solves new labels, so its running time depends mostly on the
+number of new documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,9 @@ from xmc_tf.tree import LabelTree
 
 
 def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_matrix) -> LabelTree:
-    """Return a tree with further labels, each in the cluster with the most similar documents on average, or spread."""
+    """Return a tree with new labels. Each is placed in the cluster whose documents are the most similar on average;
+    labels with empty embeddings are distributed evenly.
+    """
     leaves, count = tree.splits[-1], embeddings.shape[0]
     cluster_of = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
     members = csc_matrix(
@@ -48,7 +51,7 @@ def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_
 
 
 def regrouped(tree: LabelTree, labels: np.ndarray, clusters: np.ndarray) -> LabelTree:
-    """Return a tree with the same clusters but other labels in them; ``clusters`` is the leaf cluster of each label."""
+    """Return a tree with the same clusters but other labels; ``clusters`` is the leaf cluster of each label."""
     order = np.lexsort((labels, clusters))
     splits = np.searchsorted(clusters[order], np.arange(tree.splits[-1].size))
     return LabelTree((*tree.splits[:-1], splits), labels[order], tree.node_order)
@@ -59,7 +62,7 @@ _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The change of the rankers of one tree."""
+    """The rankers of one tree, and the changes by which they grow."""
 
     model: XLinear
     levels: Levels  # the training problems with all documents and labels; new labels are the last ones
@@ -69,7 +72,7 @@ class Growth:
 
 
 def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
-    """Return for each level a mask of the clusters with documents from row ``first`` on."""
+    """Return, for each level, a mask of the clusters that have documents from row ``first`` onwards."""
     masks = []
     for t in range(levels.depth):
         problem = levels.problem(t)
@@ -84,7 +87,9 @@ def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
 
 
 def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return for each level a mask of the clusters whose documents or positives differ; new nodes have column -1."""
+    """Return, for each level, a mask of the clusters whose documents or positives have changed. ``columns`` has the
+    earlier column of each node, or -1 for new nodes.
+    """
     masks = []
     for t in range(after.depth):
         old, new = before.problem(t), after.problem(t)
@@ -99,7 +104,7 @@ def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray
 
 
 def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
-    """Return for each column whether the entries of two matrices, sorted and without zeros, are at different rows."""
+    """Return a mask of columns with entries in different rows; both matrices are sorted and have no zeros."""
     different = np.diff(one.indptr) != np.diff(other.indptr)
     for j in np.flatnonzero(~different):
         rows, others = (m.indices[m.indptr[j] : m.indptr[j + 1]] for m in (one, other))
@@ -108,7 +113,7 @@ def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
 
 
 def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
-    """Return the rankers of some trees with all changed clusters solved on all their documents."""
+    """Solve all changed clusters on all their documents, and return the rankers of each tree."""
 
     def solve(_: Growth, problem: LevelProblem, __: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         return [solve_task(instances, problem, cluster, labels, seed)]
@@ -117,7 +122,7 @@ def solved_again(growths: Sequence[Growth], instances: Instances, threads: int =
 
 
 def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
-    """Return the rankers of some trees adjusted to their new documents; InputError if the loss is logistic."""
+    """Adjust the rankers of several trees to new documents; raise InputError if the loss is logistic."""
     for growth in growths:
         for params in growth.levels.params:
             if params.solver_type not in _ADJUSTABLE:
@@ -155,7 +160,7 @@ _Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[WeightColum
 
 
 def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
-    """Return rankers with the columns of changed clusters from ``solve``, and the others as they are."""
+    """Return the rankers of each tree. ``solve`` computes the columns of changed clusters; other columns are kept."""
     problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
     parts: list[list[list[WeightColumns]]] = [[[] for _ in levels] for levels in problems]
     tasks: list[_Task] = []
@@ -183,7 +188,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
 
 
 def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns]) -> csc_matrix:
-    """Return the weights of a level: the columns of ``parts``, and for all other nodes those of ``old``."""
+    """Return the weights of a level: the columns in ``parts``, and the columns of ``old`` for all other nodes."""
     node_of = np.full(old.shape[1], -1, np.int64)
     node_of[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
     for part in parts:

@@ -1,1 +1,1 @@
-"""Compiled loops: solvers for sixteen labels at a time, and the beam search."""
+"""Compiled kernels: solvers that train sixteen labels at a time, and the beam search."""

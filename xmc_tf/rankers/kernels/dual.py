@@ -1,7 +1,8 @@
 """Dual coordinate descent for sixteen sibling labels at once (L2-regularised hinge, squared hinge, logistic loss).
 
-One visit to a document serves the labels in the sixteen lanes. A label that has converged leaves its lane to the next
-in the queue. Each pass has a new random order: with a fixed one, the same problems need 3 to 6 times as many passes.
+Each visit to a document updates the labels in all sixteen lanes. When a label has converged, the next label in the
+queue takes over its lane. Each pass visits the documents in a new random order; with a fixed order, the same problems
+need 3 to 6 times as many passes.
 References: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang, Lin, Dual
 coordinate descent methods for logistic regression, Machine Learning 2011.
 """
@@ -39,7 +40,7 @@ _AHEAD_OWN, _AHEAD_ENTRIES = 6, 3
 
 @inner
 def _shuffle(order, state):
-    """Shuffle by Fisher-Yates with a splitmix64 generator; return the generator's next state."""
+    """Shuffle ``order`` in place by Fisher-Yates with a splitmix64 generator; return the generator's next state."""
     for i in range(len(order) - 1, 0, -1):
         state += np.uint64(0x9E3779B97F4A7C15)
         z = state
@@ -53,7 +54,9 @@ def _shuffle(order, state):
 
 @inner
 def _logistic_root(start, square, margin, upper, tolerance):
-    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start), 0 < z < C; return z, first gradient."""
+    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) for 0 < z < C.
+    Return z and the absolute gradient at the beginning.
+    """
     z = start
     sign = 1.0
     if 0.5 * square * (upper - 2.0 * start) + margin < 0:  # then the mirror image is closer to zero
@@ -76,7 +79,7 @@ def _logistic_root(start, square, margin, upper, tolerance):
 
 
 class DualScratch(NamedTuple):
-    """Zeroed memory of the dual solver, sixteen columns each."""
+    """Zeroed scratch memory of the dual solver. Each array has sixteen columns, one per lane."""
 
     w: np.ndarray  # a row for each shared feature, for the bias, and for each dense feature
     alpha: np.ndarray  # dual variables, a row for each document
@@ -88,9 +91,9 @@ class DualScratch(NamedTuple):
 def solve_dual(
     problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
-    """Train ``labels`` (a queue) on a cluster's documents; return their columns in order of completion, and passes.
-    ``in_match`` marks the negatives of every label. A label is done when its largest and smallest projected gradients
-    differ by at most ``eps``.
+    """Train ``labels`` (a queue) on a cluster's documents. Return their weight columns, in order of completion, and the
+    number of passes for each. ``in_match`` marks the documents that are negatives of every label unless they are its
+    positives. A label has converged when its largest and smallest projected gradients differ by at most ``eps``.
     """
     w, alpha, signs, cost = scratch
     # Numba compiles the use of an array faster than that of a tuple's field.

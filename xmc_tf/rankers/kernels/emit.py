@@ -1,4 +1,4 @@
-"""The solvers' results as sparse columns: thresholded, limited in number, sorted by feature; and matrices of them."""
+"""Sparse weight columns (thresholded, limited in number, sorted by feature), and matrices made of them."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from xmc_tf.common.ordering import kth_largest, sort_ascending
 
 
 class WeightColumns(NamedTuple):
-    """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use."""
+    """Sparse weight columns of several labels. Only the first ``indptr[filled[0]]`` entries are in use."""
 
     labels: np.ndarray  # label of each column
     indptr: np.ndarray  # position of each column's first weight; ``indptr[filled[0]]`` is the end
@@ -21,7 +21,7 @@ class WeightColumns(NamedTuple):
 
 @inner
 def new_columns(capacity):
-    """Return empty columns, with room for ``capacity`` of them."""
+    """Return empty columns with space for ``capacity`` labels."""
     return WeightColumns(
         np.empty(capacity, np.int64), np.zeros(capacity + 1, np.int64), np.empty(256 * capacity, np.int32),
         np.empty(256 * capacity, np.float32), np.zeros(1, np.int64),
@@ -30,7 +30,7 @@ def new_columns(capacity):
 
 @inner
 def _with_room(columns, more):
-    """Return the same columns with room for ``more`` further weights."""
+    """Return the same columns with space for ``more`` additional weights."""
     used = columns.indptr[columns.filled[0]]
     if used + more <= len(columns.weights):
         return columns
@@ -43,7 +43,7 @@ def _with_room(columns, more):
 
 @inner
 def _keep_heaviest(names, values, count, most):
-    """Move the ``most`` largest of ``count`` weights by magnitude to the front; of equal ones, the first."""
+    """Move the ``most`` largest of ``count`` weights by magnitude to the front. Ties go to the first weights."""
     sizes = np.empty(count, np.float32)
     for i in range(count):
         sizes[i] = abs(values[i])
@@ -62,7 +62,7 @@ def _keep_heaviest(names, values, count, most):
 
 @inner
 def _sort_by_name(names, values, count):
-    """Sort the first ``count`` names, and their values with them."""
+    """Sort the first ``count`` names and their values by name."""
     keys, spare, before = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.float32)
     for i in range(count):
         keys[i] = np.int64(names[i]) << 32 | i
@@ -74,7 +74,7 @@ def _sort_by_name(names, values, count):
 
 @inner
 def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
-    """Append one lane's weights as a column and zero them in ``w``, where the bias precedes the dense features."""
+    """Append one lane's weights as a column and clear them in ``w``, where the bias precedes dense features."""
     shared = len(problem.names)
     most = shared + nr_dense + 1 + len(problem.private_names)
     columns = _with_room(columns, most)
@@ -115,7 +115,7 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
 
 @kernel
 def _copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
-    """Copy columns to the places of their labels in a CSC matrix; those of label -1 are not copied."""
+    """Copy columns to the positions of their labels in a CSC matrix. Columns with the label -1 are skipped."""
     for j in range(len(labels)):
         if labels[j] >= 0:
             at, begin, end = out_indptr[labels[j]], indptr[j], indptr[j + 1]
@@ -125,7 +125,9 @@ def _copy_columns(labels, indptr, features, weights, out_indptr, out_features, o
 
 
 def join_columns(parts: list[WeightColumns], nr_labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return columns by label as CSC arrays, without label -1; empties the list, to free each part once copied."""
+    """Return the columns as CSC arrays, ordered by label, without columns of label -1. The list is emptied, so that
+    each part is freed once it is copied.
+    """
     sizes = np.zeros(nr_labels + 1, np.int64)
     for part in parts:
         labels = part.labels[: int(part.filled[0])]
@@ -140,7 +142,7 @@ def join_columns(parts: list[WeightColumns], nr_labels: int) -> tuple[np.ndarray
 
 
 def matrix_of_columns(parts: list[WeightColumns], shape: tuple[int, int]) -> csc_matrix:
-    """Return a level's W from its columns; empties the list like :func:`join_columns`."""
+    """Return the weight matrix W of a level. The list of its columns is emptied, as in :func:`join_columns`."""
     indptr, indices, data = join_columns(parts, shape[1])
     if indptr[-1] <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)

@@ -1,7 +1,7 @@
-"""The problem of one cluster: its documents in consecutive memory, their features renumbered by falling frequency, so
-that the weights in use share the cache. A private feature, which only one document has (a quarter of all entries in
-leaf clusters), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², on the
-diagonal.
+"""The training problem of one cluster. Its documents are consecutive in memory, and its features are renumbered by
+descending frequency, so that the weights in use fit in the cache. A private feature, which occurs in only one document
+(a quarter of all entries in leaf clusters), is removed: its weight is always alpha * y * x, so it adds alpha * x² to
+the margin, which is a term on the diagonal.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from xmc_tf.common.compiled import inner, kernel
 
 
 class ClusterProblem(NamedTuple):
-    """The documents of one cluster in the form that solvers read."""
+    """The documents of one cluster in the form that the solvers read."""
 
     rows: np.ndarray  # the documents' rows in the full matrix
     indptr: np.ndarray  # position of each document's first entry
@@ -28,7 +28,7 @@ class ClusterProblem(NamedTuple):
 
 @inner
 def count_features(indptr, indices, rows, slot):
-    """Return the features of ``rows``, each once, in order of occurrence; ``slot`` (zeros) receives their counts."""
+    """Return the distinct features of ``rows`` in order of occurrence; ``slot`` (zeros) receives their counts."""
     entries = 0
     for row in rows:
         entries += indptr[row + 1] - indptr[row]
@@ -46,7 +46,7 @@ def count_features(indptr, indices, rows, slot):
 
 @inner
 def _rank_features(indptr, indices, rows, slot):
-    """Number the features of ``rows`` by falling frequency into ``slot`` (zeros); private ones get -1."""
+    """Number the features of ``rows`` by descending frequency in ``slot`` (zeros); private features get -1."""
     seen = count_features(indptr, indices, rows, slot)
     first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
     for feature in seen:
@@ -72,7 +72,9 @@ def _rank_features(indptr, indices, rows, slot):
 
 @kernel
 def gather(indptr, indices, data, rows, slot, square, bias):
-    """Copy the sorted ``rows`` of a CSR matrix; ``slot`` (over all features) is zero before and after."""
+    """Return the problem of a cluster with the documents ``rows`` (sorted) of a CSR matrix. ``slot`` has one entry per
+    feature and is zero before and after the call.
+    """
     names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)
     shared = 0
@@ -122,7 +124,7 @@ _TINY = np.float32(1e-8)  # smallest cost of a positive
 
 
 class Positives(NamedTuple):
-    """The positives of a level's labels, as CSC."""
+    """The positive documents of a level's labels, as CSC arrays."""
 
     indptr: np.ndarray  # int64, position of each label's first positive
     documents: np.ndarray  # int32, documents of each label, ascending
@@ -141,7 +143,7 @@ class SolverSettings(NamedTuple):
 
 @inner
 def open_lane(lane, label, positives, rows, in_match, signs, cost):
-    """Set a label's signs in a lane: +1 for positives, -1 for other matched documents, 0 elsewhere; and its costs."""
+    """Write a label's signs (positives +1, other matched documents -1, the rest 0) and costs to a lane."""
     for i in range(len(rows)):
         signs[i, lane] = -1 if in_match[i] else 0
         if len(cost) > 1:

@@ -1,6 +1,6 @@
-"""Registers of sixteen floats inside Numba kernels, one lane per label: a Numba type for LLVM's ``<16 x float>``,
-loaded from row ``r`` of a (rows, 16) array. LLVM does not vectorize the solver by itself, because its arrays may
-overlap.
+"""Registers of sixteen floats inside Numba kernels, one lane per label. A Numba type stands for LLVM's ``<16 x float>``
+and is loaded from row ``r`` of a (rows, 16) array. LLVM does not vectorize the solver by itself, because it cannot
+exclude that the arrays overlap.
 """
 
 import operator
@@ -19,7 +19,7 @@ _VECTOR = ir.VectorType(_FLOAT, WIDTH)
 
 
 class LanesType(types.Type):
-    """The Numba type of sixteen float32 in registers."""
+    """The Numba type of sixteen float32 values in registers."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes16xFloat32")
@@ -35,7 +35,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def aligned_zeros(rows: int) -> np.ndarray:
-    """Return a zeroed (rows, 16) float32 array whose rows begin on cache lines, so that no load crosses two."""
+    """Return a zeroed (rows, 16) float32 array. Each row begins on a cache line, so that no load crosses two lines."""
     raw = np.zeros(rows * WIDTH * 4 + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + rows * WIDTH * 4].view(np.float32).reshape(rows, WIDTH)
@@ -91,7 +91,7 @@ def store(typing, array, row, value):
 
 @intrinsic
 def load_at(typing, array, offset):
-    """Return the sixteen elements from ``offset`` on of a contiguous float32 array."""
+    """Return the sixteen elements of a contiguous float32 array that begin at ``offset``."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
@@ -102,7 +102,7 @@ def load_at(typing, array, offset):
 
 @intrinsic
 def store_at(typing, array, offset, value):
-    """Write sixteen elements from ``offset`` on of a contiguous float32 array."""
+    """Write the lanes to the sixteen elements of a contiguous float32 array that begin at ``offset``."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
@@ -122,7 +122,7 @@ def _emit_prefetch(builder, pointer, write):
 
 @intrinsic
 def prefetch(typing, array, row):
-    """Prefetch row ``row`` of sixteen columns, to be read and written soon."""
+    """Prefetch row ``row`` of an array of sixteen columns for reading and writing."""
 
     def codegen(context, builder, signature, args):
         pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
@@ -134,7 +134,7 @@ def prefetch(typing, array, row):
 
 @intrinsic
 def prefetch_at(typing, array, offset):
-    """Prefetch the cache line of element ``offset`` of a contiguous array, to be read soon."""
+    """Prefetch the cache line of element ``offset`` of a contiguous array for reading."""
 
     def codegen(context, builder, signature, args):
         byte = ir.IntType(8)
@@ -159,7 +159,7 @@ def at(typing, array, offset):
 
 @intrinsic
 def splat(typing, value):
-    """Return lanes with the same number in each."""
+    """Return lanes that all contain the same number."""
 
     def codegen(context, builder, signature, args):
         number = context.cast(builder, args[0], signature.args[0], types.float32)
@@ -172,7 +172,7 @@ def splat(typing, value):
 
 @intrinsic
 def fma(typing, a, b, c):
-    """Return ``a * b + c``, fused if the processor can."""
+    """Return ``a * b + c``, as one fused operation if the processor has it."""
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
@@ -194,7 +194,7 @@ def where_positive(typing, condition, a, b):
 
 
 def _binary(emit: Callable) -> Callable:
-    """Return an intrinsic with two lanes as arguments; ``emit`` emits its instruction."""
+    """Return an intrinsic that takes two arguments of lanes; ``emit`` generates its instruction."""
 
     @intrinsic
     def operation(typing, a, b):

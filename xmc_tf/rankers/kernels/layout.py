@@ -1,22 +1,26 @@
-"""The layout of weights for beam search: one chunk per parent, one row per feature, siblings side by side.
+"""The search layout of weights: one chunk per parent, one row per feature, siblings side by side.
 
-A query has some twenty of a chunk's thousands of features. So each chunk has a small hash table from feature to row,
-and a row contains the weights of the siblings that have one: one look-up for all siblings, as in masked sparse chunk
-multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk ``level_start[t + 1] + v``.
+A query has some twenty of a chunk's thousands of features. Each chunk therefore has a small hash table from features to
+rows, and a row contains the weights of all siblings that have this feature. One look-up serves all siblings, as in
+masked sparse chunk multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk
+``level_start[t + 1] + v``.
 
-All chunks are in one array of 32-bit words, which can be a mapped file. A chunk consists of
+All chunks are in one array of 32-bit words, which can be a memory-mapped file. A chunk consists of
 
 - the bias of each sibling,
-- the weights of the dense features, a row per sibling,
-- the blocks of the hash table: 32 bits, one per slot, set if the slot is taken; and the number of slots taken before,
-- the entries: the feature of each slot taken, and the position of its row; at the end, where the last row ends,
-- the rows, each either a weight for every sibling, padded to a multiple of sixteen; or some weights, followed by the
-  position of each among the siblings in as few bytes as these positions need.
+- the weights of the dense features, one row per sibling,
+- the blocks of the hash table: 32 bits, one per slot, set if the slot is taken; and the number of slots taken in the
+  blocks before,
+- the entries of the hash table: for each slot taken, the feature and the position of its row; a last entry contains the
+  end of the last row,
+- the rows: either a weight for every sibling, padded to a multiple of sixteen (a whole row), or only some weights,
+  followed by the positions of their siblings in as few bytes as these positions need.
 
-Adding a whole row in registers is faster than adding single weights if most siblings have one. A row is stored whole if
-at least one in ``share`` siblings has a weight, or if that is not longer; readers need not know the share. (Sums of
-whole rows are rounded less often, so the last digit of a score may depend on it.) The blocks of a chunk take less than
-two bytes per feature, so they stay in the processor's cache, and most features that a chunk lacks need nothing else.
+If most siblings have a weight, adding a whole row in registers is faster than adding single weights. A row is stored
+whole if at least one in ``share`` siblings has a weight, or if the other form is not shorter; readers need not know the
+share. (Sums of whole rows are rounded less often, so the last digit of a score may depend on the share.) The blocks of
+a chunk take less than two bytes per feature, so they stay in the processor's cache. For most features that a chunk does
+not have, reading the block is enough.
 """
 
 from typing import NamedTuple
@@ -35,7 +39,7 @@ _HALF = np.uint64(32)
 
 @intrinsic
 def popcount(typing, value):
-    """Return the number of set bits of a whole number."""
+    """Return the number of set bits of an integer."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])
@@ -45,15 +49,16 @@ def popcount(typing, value):
 
 @inner
 def _mixed(state, number):
-    """Return a state that differs if either the previous state or the number differs."""
+    """Mix a number into a state. The result changes if either the state or the number changes."""
     state = (state ^ number) * _FACTOR
     return state ^ (state >> _HALF)
 
 
 @inner
 def checksum(numbers, first, last):
-    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``. It runs at memory speed, because
-    the eight states are independent. It detects every change within one number, and misses one in 2^64 other changes.
+    """Return the checksum of the uint64 numbers ``[first, last)``, whose count must be a multiple of ``LINE``. Eight
+    independent states let it run at memory speed. It detects every change within one number, and misses one in 2^64
+    other changes.
     """
     a = b = c = d = e = f = g = h = np.uint64(0)
     for i in range(first, last, LINE):
@@ -77,7 +82,7 @@ _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a ch
 
 
 class Chunks(NamedTuple):
-    """All levels' chunks."""
+    """The chunks of all levels."""
 
     level_start: np.ndarray  # first chunk of each level
     child_start: np.ndarray  # position of each chunk's first child in ``children``
@@ -102,13 +107,13 @@ def padded(width):
 
 @inner
 def child_bytes(width):
-    """Return the number of bytes that store a position among ``width`` siblings."""
+    """Return the number of bytes that a position among ``width`` siblings takes."""
     return 1 if width <= 1 << 8 else (2 if width <= 1 << 16 else 4)
 
 
 @inner
 def row_words(count, width, share):
-    """Return the number of words of a row with ``count`` weights; ``padded(width)`` if it has one place per sibling."""
+    """Return the number of words of a row with ``count`` weights, or ``padded(width)`` for a whole row."""
     some = count + (count * child_bytes(width) + 3) // 4
     return padded(width) if share * count >= padded(width) else min(some, padded(width))
 
@@ -121,25 +126,27 @@ def row_count(words, size):
 
 @inner
 def blocks_of(rows):
-    """Return the number of blocks of the hash table; at least one slot is free."""
+    """Return the number of blocks of the hash table for ``rows`` rows. At least one slot stays free."""
     return _SLOTS * rows // 32 + 1
 
 
 @inner
 def table_at(width, nr_dense):
-    """Return the position of the hash table in a chunk."""
+    """Return the position of the hash table within a chunk."""
     return width * (1 + nr_dense)
 
 
 @inner
 def first_slot(feature, slots):
-    """Return the slot at which the search for a feature begins."""
+    """Return the slot where the search for a feature begins."""
     return np.int64((((np.uint64(feature) * _HASH) >> _HALF) * np.uint64(slots)) >> _HALF)
 
 
 @inner
 def entry_of(words, table, slots, entries, feature):
-    """Return the position of a feature's entry, given those of the chunk's blocks and entries; -1 if there is none."""
+    """Return the position of a feature's entry, or -1 if there is none. ``table`` and ``entries`` are the positions of
+    the chunk's blocks and entries.
+    """
     slot = first_slot(feature, slots)
     while True:
         block = table + 2 * (slot >> 5)
@@ -155,7 +162,7 @@ def entry_of(words, table, slots, entries, feature):
 
 @inner
 def _count_features(indptr, indices, children, nr_sparse, state, seen):
-    """Count the weights of each sparse feature into its state; return the number of features in ``seen``."""
+    """Count the weights of each sparse feature in ``state``; write the features to ``seen`` and return their number."""
     found = 0
     for child in children:
         for p in range(indptr[child], indptr[child + 1]):
@@ -170,7 +177,7 @@ def _count_features(indptr, indices, children, nr_sparse, state, seen):
 
 @kernel
 def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, share, first, last, rows, lengths):
-    """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
+    """Write the number of rows and the length in words of each chunk in ``[first, last)``."""
     state, seen = np.zeros((nr_sparse, 1), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
@@ -185,7 +192,7 @@ def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, share,
 
 @inner
 def _fill_table(seen, state, width, share, words, table, slots, entries):
-    """Write the hash table of a chunk (blocks and entries), and each feature's row position into its state."""
+    """Write the hash table of a chunk (blocks and entries), and the position of each feature's row to ``state``."""
     for feature in seen:
         slot = first_slot(feature, slots)
         while np.int64(words[table + 2 * (slot >> 5)]) & (np.int64(1) << (slot & 31)):
@@ -214,7 +221,7 @@ def fill(
     indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, share, first, last, bias,
     start, words, weights, all_bytes, lines, checksums,
 ):  # fmt: skip
-    """Fill chunks ``first`` to ``last``, whose words are zero."""
+    """Write the chunks ``[first, last)``, whose words must be zero before the call."""
     # The state of a feature is in one place, because there are more features than fit in the cache.
     state, seen = np.zeros((nr_sparse, 4), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
@@ -255,7 +262,7 @@ def fill(
 
 @inner
 def _sibling(all_bytes, at, size, i):
-    """Return the position among the siblings of weight ``i`` of a row whose positions begin at byte ``at``."""
+    """Return the sibling of weight ``i`` of a row; the positions of its siblings begin at byte ``at``."""
     sibling = np.int64(0)
     for b in range(size):
         sibling |= np.int64(all_bytes[at + size * i + b]) << (8 * b)
@@ -264,7 +271,7 @@ def _sibling(all_bytes, at, size, i):
 
 @inner
 def _add_row(words, weights, all_bytes, row, length, width, siblings, row_name, at, indices, data):
-    """Append the weights of a row to its siblings' columns; without ``indices``, only count them in ``at``."""
+    """Append the weights of a row to its siblings' columns. If ``indices`` is empty, only count them in ``at``."""
     size = child_bytes(width)
     whole = length == padded(width)
     count = width if whole else row_count(length, size)
@@ -282,8 +289,8 @@ def unpack(
     words, weights, all_bytes, lines, start, rows, checksums, child_indptr, children, nr_sparse, nr_dense, bias, first,
     last, at, indices, data,
 ):  # fmt: skip
-    """Read the weights of chunks ``first`` to ``last``, sorted by feature; return the first damaged chunk, or -1.
-    ``at`` (the next place of each column) is advanced; without ``indices``, weights are only counted.
+    """Read the weights of the chunks ``[first, last)``, sorted by feature; return the first damaged chunk, or -1.
+    ``at``, the next position of each column, is advanced. If ``indices`` is empty, the weights are only counted.
     """
     widest = np.int64(1)
     for chunk in range(first, last):

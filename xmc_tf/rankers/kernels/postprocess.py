@@ -1,5 +1,5 @@
-"""Post-processors, whose results are combined with the parent's score: ``noop`` ignores it; ``sigmoid`` and
-``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply; their ``log-`` forms add.
+"""Post-processors turn a node's raw score into its score and combine it with the parent's: ``noop`` ignores the
+parent's score, ``sigmoid`` and ``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply by it, and their ``log-`` forms add it.
 """
 
 import math
@@ -16,7 +16,7 @@ NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
 @inner
 def squash(code, raw):
-    """Return the score of a node without its parent's."""
+    """Return the score of a node before it is combined with its parent's."""
     if code == NOOP:
         return raw
     if code == SIGMOID:
@@ -35,8 +35,8 @@ def squash(code, raw):
 
 @inner
 def least_raw(code, worst, parent):
-    """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
-    It is a little too low, so that no node is dropped by rounding.
+    """Return a raw score below which a node's combined score is below ``worst``, so that most nodes can be dropped
+    early. The result is slightly too low, so that rounding never drops a node by mistake.
     """
     if code == NOOP:
         return np.float64(worst)
@@ -62,13 +62,13 @@ def least_raw(code, worst, parent):
 
 @inner
 def additive(code):
-    """Return whether scores are added along the path, as logarithms are."""
+    """Return True if scores are added along the path, as logarithms are."""
     return code == LOG_SIGMOID or code >= LOG_HINGE
 
 
 @inner
 def chain(code, own, parent):
-    """Return the score of a node, combined with its parent's."""
+    """Return the score of a node combined with its parent's score."""
     if code == NOOP:
         return own
     if additive(code):
@@ -78,13 +78,13 @@ def chain(code, own, parent):
 
 @inner
 def neutral(code):
-    """Return the root's score, with which :func:`chain` does not change the children's."""
+    """Return the root's score, which does not change its children's scores in :func:`chain`."""
     return 0.0 if additive(code) else 1.0
 
 
 @lru_cache
 def post_processor_code(name: str) -> int:
-    """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
+    """Return the number of a post-processor in kernels. For a hinge, the last digit is its power."""
     if name not in choices.POST_PROCESSORS:
         raise InputError(f"unknown post-processor {name!r}", expected=", ".join(choices.POST_PROCESSORS), received=name)
     if name.endswith("-hinge"):

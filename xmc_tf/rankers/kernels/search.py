@@ -22,7 +22,7 @@ TOGETHER = 32  # features that are looked up at the same time
 
 @inner(fastmath=True)
 def _dot(a, b):
-    """Return the scalar product, summed in any order, so that it can be vectorized."""
+    """Return the dot product of two arrays. The order of the sum is not fixed, so that it can be vectorized."""
     total = np.float32(0.0)
     for j in range(len(a)):
         total += a[j] * b[j]
@@ -31,7 +31,7 @@ def _dot(a, b):
 
 @inner
 def _is_intact(chunks, chunk):
-    """Return whether a chunk's checksum is correct; if not, record the chunk in ``damaged``."""
+    """Verify a chunk's checksum. Mark the chunk as verified if it is correct, else set ``damaged``."""
     if checksum(chunks.lines, chunks.start[chunk] // 2, chunks.start[chunk + 1] // 2) != chunks.checksums[chunk]:
         chunks.damaged[0] = 1
         return False
@@ -41,7 +41,7 @@ def _is_intact(chunks, chunk):
 
 @inner
 def _add_some(weights, positions, begin, length, size, value, scores):
-    """Add a row of some siblings' weights, times a value, to their scores."""
+    """Multiply a row with weights of only some siblings by a value, and add it to their scores."""
     count = row_count(length, size)
     at = 4 * (begin + count)
     if size == 1:
@@ -57,8 +57,8 @@ def _add_some(weights, positions, begin, length, size, value, scores):
 
 @inner
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
-    """Write the raw scores of all children of one chunk for one query. Blocks, entries and rows are prefetched for some
-    features at a time, so that a query waits once for each of the three, not for each feature.
+    """Write the raw scores of all children of one chunk for one query. Blocks, entries and rows are prefetched for
+    several features at a time, so that a query waits once for each of the three and not once for each feature.
     """
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
@@ -114,13 +114,13 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, pla
 
 @inner
 def _worse(score_a, node_a, score_b, node_b):
-    """Return whether a ranks after b: its score is lower, or equal and its number is higher."""
+    """Return True if a ranks after b: its score is lower, or its score is equal and its number is higher."""
     return score_a < score_b or (score_a == score_b and node_a > node_b)
 
 
 @inner
 def _sift_down(nodes, scores, at, size):
-    """Restore a heap whose root is the worst node, below position ``at``."""
+    """Restore the heap order below position ``at``. The root of the heap is the worst node."""
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -136,7 +136,7 @@ def _sift_down(nodes, scores, at, size):
 
 @inner
 def _offer(nodes, scores, size, most, node, score):
-    """Insert a node into the heap of the ``most`` best nodes if it is good enough; return the size of the heap."""
+    """Insert a node into a heap of the ``most`` best nodes if it is good enough; return the size of the heap."""
     if size == most:
         if _worse(scores[0], nodes[0], score, node):
             scores[0], nodes[0] = score, node
@@ -156,7 +156,7 @@ def _offer(nodes, scores, size, most, node, score):
 
 @inner
 def _sort_best_first(nodes, scores, size):
-    """Sort a heap whose root is the worst node: best first."""
+    """Sort a heap, whose root is the worst node, from best to worst."""
     for end in range(size - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
         nodes[0], nodes[end] = nodes[end], nodes[0]
@@ -165,7 +165,7 @@ def _sort_best_first(nodes, scores, size):
 
 @inner
 def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score, first, nodes, scores, sizes):
-    """Fill the beams of a block of queries with the parents of the first level."""
+    """Fill the beams of a block of queries with the parents to start from (by default, all)."""
     for q in range(len(sizes)):
         if len(codes_indptr) > 0:
             begin, end = codes_indptr[first + q], codes_indptr[first + q + 1]
@@ -180,7 +180,7 @@ def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score
 
 @inner
 def _by_chunk(nodes, sizes, nr_parents):
-    """Return the (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
+    """Return all (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
     total = 0
     for q in range(len(sizes)):
         total += sizes[q]
@@ -205,8 +205,9 @@ def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
 ):  # fmt: skip
-    """Find the best labels of queries ``first`` to ``last``, in blocks sorted by chunk, so that all queries use a chunk
-    while it is in the cache. ``codes`` are the parents to start from (CSR); an empty ``codes_indptr`` means all.
+    """Find the best labels of the queries ``[first, last)``. Blocks of queries are sorted by chunk, so that all queries
+    use a chunk while it is in the cache. ``codes`` are the parents to start from (CSR); an empty ``codes_indptr`` means
+    all.
     """
     nr_parents = chunks.level_start[1]
     widest = nr_parents
@@ -262,7 +263,7 @@ def search(
 
 @kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.xlinear.Paths`."""
+    """Score selected nodes of each query, level by level; :class:`~xmc_tf.rankers.xlinear.Paths` has the arrays."""
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):

@@ -7,7 +7,9 @@ from xmc_tf.common.compiled import kernel
 
 @kernel
 def unite(nodes, counts, first, last, out_labels, out_counts):
-    """Write the labels that any tree has found, [trees, documents, most], ascending and each once."""
+    """Write the labels that any tree has found for each document, in ascending order and without duplicates. ``nodes``
+    has the shape [trees, documents, most].
+    """
     for row in range(first, last):
         size = 0
         for tree in range(nodes.shape[0]):
@@ -25,7 +27,7 @@ def unite(nodes, counts, first, last, out_labels, out_counts):
 
 @kernel
 def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
-    """Write the score of each label in each tree that has found it to ``out`` [entries, trees]."""
+    """Write the scores of the labels that each tree has found to ``out`` [entries, trees]."""
     for row in range(first, last):
         begin, end = indptr[row], indptr[row + 1]
         for tree in range(nodes.shape[0]):
@@ -36,9 +38,9 @@ def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
 
 @kernel
 def best_by_mean(indptr, indices, scores, first, last, nodes, means, counts):
-    """Write the best labels of documents by their mean score over the trees. The sum runs from the first tree to the
-    last in float32, as in an exported graph, which therefore gives the same result; ties are in the order of the
-    labels.
+    """Write the labels of each document with the best mean scores over the trees. Scores are added in float32, from the
+    first tree to the last, as in an exported graph, so that both give the same result. Labels with equal means are in
+    ascending order.
     """
     trees, most = scores.shape[1], nodes.shape[1]
     for row in range(first, last):

@@ -1,1 +1,1 @@
-"""The arrangement of weights for search, in memory and on disk."""
+"""The search layout of weights, in memory and on disk."""

@@ -1,13 +1,13 @@
-"""The layout of weights for search, in memory or mapped from disk: models load at once, and processes share it.
+"""The search layout of weights, in memory or memory-mapped from disk: models load at once, and processes share them.
 
-search/search.json   the weights from which it was made, by the checksums in their archives
-search/chunks.npy    rows, words and checksum of each chunk
+search/search.json   the source of the layout, as the checksums in the archives of the weights
+search/chunks.npy    number of rows, number of words and checksum of each chunk
 search/words.npy     the words of all chunks
 
-If weights in PECOS's format are beside the layout, it can be deleted; if it is missing, damaged, or made from other
-weights, the weights are arranged in memory instead. Models of large data have the layout only: it takes less than half
-the space of both, and can be written during training. A chunk is compared with its checksum on first use, so loading
-need not read the whole file.
+If the folder also contains weights in PECOS's format, the layout can be deleted. If it is missing, damaged, or made
+from other weights, the weights are arranged in memory instead. Models trained on large data have only the layout, which
+takes less than half the space of both and can be written during training. The checksum of a chunk is verified on first
+use, so loading a model need not read the whole file.
 """
 
 import json
@@ -40,7 +40,7 @@ from xmc_tf.rankers.query_arrays import sparse_arrays
 
 
 class ChunkTable(NamedTuple):
-    """Rows, words and checksum of each chunk."""
+    """Number of rows, number of words and checksum of each chunk."""
 
     rows: np.ndarray  # number of rows
     lengths: np.ndarray  # number of words
@@ -51,7 +51,7 @@ def build_chunks(
     levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1,
     room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
 ) -> tuple[ChunkTable, Chunks]:  # fmt: skip
-    """Return all levels' weights, arranged for search; ``room(count)`` returns an int32 array of zeros."""
+    """Arrange the weights of all levels for search; ``room(count)`` returns an int32 array of ``count`` zeros."""
     threads = thread_count(threads)
     starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
@@ -83,7 +83,7 @@ def build_chunks(
 
 
 def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
-    """Return the chunks of levels without reading their weights; each chunk's checksum is checked on first use."""
+    """Return the chunks of levels without reading their weights. Checksums are verified on first use."""
     child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
     return Chunks(
         level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
@@ -97,7 +97,7 @@ def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> 
 
 
 def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
-    """Return the chunks with the same weights, but let a search find only the nodes of ``kept``."""
+    """Return chunks with the same weights, in which a search finds only the nodes in ``kept``."""
     children = []
     for level, some in zip(levels, kept, strict=True):
         here = np.zeros(level.clusters.shape[0], bool)
@@ -108,7 +108,7 @@ def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]
 
 
 def chunk_ranges(count: int, parts: int) -> list[tuple[int, int]]:
-    """Return the bounds that split ``count`` chunks into parts of about equal size."""
+    """Split ``count`` chunks into at most ``parts`` ranges of about equal size, and return their bounds."""
     bounds = np.linspace(0, count, min(parts, count) + 1).astype(int)
     return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
@@ -128,7 +128,7 @@ FEWEST_WEIGHTS = 1 << 20  # smaller models are arranged in a fraction of a secon
 
 
 class StoredSearch(NamedTuple):
-    """An open layout."""
+    """A search layout on disk, opened for reading."""
 
     folder: Path
     nr_weights: list[int]  # of each level
@@ -139,12 +139,12 @@ class StoredSearch(NamedTuple):
     alone: bool  # whether the model has no other weights
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
-        """Return the chunks of the levels from whose weights the layout was made."""
+        """Return the chunks; ``levels`` are the levels from whose weights the layout was made."""
         return chunks_of(levels, self.table, kernel_view(self.words, np.int32))
 
 
 def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: int = -1) -> None:
-    """Write the layout of the rankers in a folder, if they are large enough; the file is filled in place."""
+    """Write the search layout of the rankers in a folder, unless they are small. The file is filled in place."""
     if sum(level.nr_weights for level in levels) < FEWEST_WEIGHTS:
         return
     here, nr_sparse = folder / SEARCH, levels[0].nr_features - nr_dense
@@ -154,7 +154,7 @@ def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: 
 
 
 class SearchWriter:
-    """Writes the layout of rankers into their folder, chunk after chunk, for a model without other weights."""
+    """Writes the search layout of rankers to their folder, chunk by chunk, for a model without other weight files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._parts, self._crc = folder, list[ChunkTable](), 0
@@ -176,13 +176,13 @@ class SearchWriter:
         write_in_steps(self._file, content)
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
-        """Return the chunks written so far; ``levels`` are the levels that they belong to."""
+        """Return the chunks written so far, which belong to ``levels``."""
         self._write_head()
         words = read_npy(self.folder / SEARCH / _WORDS)
         return chunks_of(levels, self._table(), kernel_view(words, np.int32))
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
-        """Complete the folder; the levels' parameters and clusters are in it already."""
+        """Complete the layout. The folder must already contain the parameters and clusters of the levels."""
         head, size = self._write_head(), self._file.tell()
         crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
         _write_header(self.folder, levels, nr_dense, self._table(), {"bytes": size, "crc32": f"{crc:08x}"})
@@ -191,7 +191,7 @@ class SearchWriter:
         return ChunkTable(*map(np.concatenate, zip(*self._parts, strict=True)))
 
     def _write_head(self) -> bytes:
-        """Write the header of the words file, which holds the number of words, and return it."""
+        """Write the header of the words file, which contains the number of words, and return it."""
         length = sum(int(part.lengths.sum()) for part in self._parts)
         head, end = padded_head(np.dtype(np.int32), (length,), 0), self._file.tell()
         assert end == len(head) + 4 * length  # heads of all lengths are padded to the same size
@@ -203,7 +203,7 @@ class SearchWriter:
 
 
 def link_search(stored: StoredSearch, folder: Path) -> None:
-    """Link a layout into another folder of rankers, or copy it if the file system has no links."""
+    """Link a layout into another folder of rankers, or copy it if the file system does not support hard links."""
     (folder / SEARCH).mkdir(parents=True)
     for name in (_WORDS, _TABLE, _HEADER):
         try:
@@ -213,7 +213,7 @@ def link_search(stored: StoredSearch, folder: Path) -> None:
 
 
 def known_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the recorded sizes and checksums of the chunk files below a model folder, without reading them."""
+    """Return the recorded sizes and checksums of the words files below a model folder, without reading these files."""
     found = {}
     for header in folder.rglob(f"{SEARCH}/{_HEADER}"):
         record = read_json(header).get(_WORDS)
@@ -225,7 +225,7 @@ def known_records(folder: Path) -> dict[str, dict[str, Any]]:
 def _write_header(
     folder: Path, levels: Sequence[Level], nr_dense: int, table: ChunkTable, words: dict[str, Any] | None = None
 ) -> None:
-    """Write the table of a layout, and its header, with the record of the file of chunks if it is known."""
+    """Write the chunk table and the header of a layout. ``words`` is the record of the words file, if it is known."""
     here = folder / SEARCH
     np.save(here / _TABLE, np.stack([table.rows, table.lengths, table.checksums.view(np.int64)]), allow_pickle=False)
     content = {
@@ -246,7 +246,7 @@ def has_search(folder: Path) -> bool:
 
 
 def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
-    """Map the layout of the rankers in a folder; return None, with a warning, if it cannot be used."""
+    """Map the search layout of the rankers in a folder; if it cannot be used, log a warning and return None."""
     here = folder / SEARCH
     try:
         header: dict[str, Any] = read_json(here / _HEADER)
@@ -269,7 +269,7 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
 
 
 def damaged(folder: Path) -> InputError:
-    """Return the error for a damaged layout of a model that has no other weights."""
+    """Return the error for a damaged layout that is the model's only copy of the weights."""
     return InputError(
         f"{folder} is damaged: its content has changed since it was saved", expected="the checksums in it",
         received="other checksums", fix="copy the model again from where it is intact, or train it again",
@@ -299,7 +299,7 @@ def _mapped(path: Path, count: int) -> np.ndarray:
 
 
 def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
-    """Return what the layout depends on: each level's bias, and the checksums of its weights and clusters."""
+    """Return the source of a layout: each level's bias, and the checksums of its weights and clusters."""
     places = [folder / "ranker" / f"{t}.model" for t in range(len(biases))]
     return [
         {
