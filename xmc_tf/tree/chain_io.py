@@ -1,4 +1,4 @@
-"""Label trees on disk: PECOS's folder of matrices, and a single matrix of labels × clusters."""
+"""Label trees on disk, as PECOS's folder of matrices or as a single matrix of labels × clusters."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
-    """Read a label tree from its folder, a folder of linear rankers, or one matrix (upper levels are then added)."""
+    """Read a label tree from its folder, a folder of linear rankers, or one matrix, to which upper levels are added."""
     path = Path(path)
     inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
     with verified(path, archives=inside, skip=("W.npz",)):
@@ -35,7 +35,7 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Write a label tree atomically as PECOS's folder of matrices (float32, CSC); other files there stay."""
+    """Write a label tree atomically as PECOS's folder of matrices (float32, CSC). Other files there are kept."""
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
     with placed_folder(path, CHAIN) as folder:
         matrices = tree.to_chain()
@@ -45,7 +45,7 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
 
 
 def _matrices(folder: Path) -> list[Path]:
-    """Return the cluster matrices of a tree or of linear rankers (ours or PECOS's), the top first."""
+    """Return the cluster matrices in a folder of a tree or of linear rankers (ours or PECOS's), the top first."""
     file, found = folder / CONFIG, sorted(folder.glob("C*.npz"))
     if not file.exists() and (folder / RANKER).is_file():
         files: list[Path] = []

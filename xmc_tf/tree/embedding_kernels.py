@@ -11,7 +11,7 @@ from xmc_tf.common.ordering import kth_largest
 
 @intrinsic
 def _lowest_bit(typing, word):
-    """Return the position of the lowest set bit of a word, which must not be 0."""
+    """Return the position of the lowest set bit of a nonzero word."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -26,8 +26,9 @@ def sum_sparse(
 ):  # fmt: skip
     """Sum the features of each label's documents.
 
-    Two bitmaps keep the features in order without sorting: one marks the features that occur, the other its words that
-    are not zero. ``ends[label - first]`` receives the position in the output where the sums of a label end.
+    Two bitmaps keep the features in order without sorting: the first marks the features that occur, and the second
+    marks the nonzero words of the first. ``ends[label - first]`` receives the position in the output where the sums of
+    a label end.
     """
     sums = np.zeros(nr_features, np.float32)
     words = np.zeros((nr_features + 63) // 64, np.uint64)
@@ -92,7 +93,7 @@ def scale_rows(first, last, begin, values, factors):
 
 @kernel
 def keep_strongest(first, count, most, ends, indices, values, squares):
-    """Keep the ``most`` largest sums by magnitude of each label, in place; of equal ones, the first features."""
+    """Keep only the ``most`` largest sums by magnitude of each label, in place. Ties go to the first features."""
     read, write = 0, 0
     for label in range(count):
         stop = ends[label]

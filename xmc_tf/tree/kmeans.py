@@ -1,6 +1,6 @@
-"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels. Each rank has a range of
-sub-trees, and splits the nodes above them itself, without messages. Each node has its own random state and a fixed
-order of sums, so the tree does not depend on the number of ranks.
+"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels. Each rank builds a range of
+sub-trees and also splits all nodes above them, so the ranks exchange no messages. Each node has its own random state
+and a fixed order of sums, so the tree does not depend on the number of ranks.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from xmc_tf.tree.threads import ThreadPool, even_cuts, read_only
 
 @dataclass
 class BinaryLevel:
-    """The nodes of one binary level; the labels of a node are contiguous, those without features last."""
+    """The nodes of one binary level. The labels of a node are contiguous, and those without features come last."""
 
     starts: np.ndarray  # where the labels of each node begin
     empties: np.ndarray  # number of labels without features of each node
@@ -40,16 +40,16 @@ class BinaryLevel:
 
     @property
     def filled(self) -> np.ndarray:
-        """Number of labels with features of each node."""
+        """Number of labels with features in each node."""
         return np.diff(self.starts) - self.empties
 
     def work_before(self) -> np.ndarray:
-        """Return the cumulative number of entries before each node and after the last."""
+        """Return the cumulative work before each node and after the last one; it is roughly the number of entries."""
         lengths = self.entries.end - self.entries.begin + self.entries.dense.shape[1] + 8
         return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
 
     def halve(self, left: np.ndarray) -> None:
-        """Put the labels with ``left`` set into left children, the others into right ones."""
+        """Split each node: labels for which ``left`` is true go to the left child, the others to the right one."""
         node = np.repeat(np.arange(self.nr_nodes), np.diff(self.starts))
         places = np.argsort(2 * node + ~left, kind="stable")
         self.entries = _at_places(self.entries, places)
@@ -60,7 +60,7 @@ class BinaryLevel:
         self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
 
     def part(self, first: int, last: int) -> "BinaryLevel":
-        """Return the nodes in ``[first, last)`` as a level."""
+        """Return a level with only the nodes ``[first, last)``."""
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
@@ -69,7 +69,7 @@ class BinaryLevel:
         return BinaryLevel(starts, self.empties[first:last], self.widths[first:last].copy(), entries)
 
     def drop_unshared(self, pool: ThreadPool) -> None:
-        """Keep only the features that several labels of a node share, and renumber them."""
+        """Keep only the features that at least two labels of a node share, and renumber them."""
         offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
         size = int(offsets[-1])
         # Two pairs of arrays take turns, because allocating fresh memory costs as much as the work itself.
@@ -86,7 +86,7 @@ class BinaryLevel:
 
 
 def _at_places(entries: LabelEntries, places: np.ndarray) -> LabelEntries:
-    """Return the labels at these places, in this order; their features stay where they are."""
+    """Return the labels at these places, in this order. Their features are not moved."""
     names = ("begin", "end", "order", "private", "norms")
     return entries._replace(**{name: getattr(entries, name)[places] for name in names})
 
@@ -133,7 +133,7 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
 
 
 def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:
-    """Return the same nodes with other features of their labels."""
+    """Return a level with the same nodes, in which the labels have other features."""
     root = first_level(features, pool)
     place = np.empty(features.nr_rows, np.int64)
     place[root.entries.order] = np.arange(features.nr_rows)
@@ -170,8 +170,9 @@ def build_tree(
     communicator: Communicator | None = None, *, sub_embeddings: Callable[[], Features] | None = None,
     min_n_sub_tree: int = 16, threads: int | None = None,
 ) -> LabelTree:  # fmt: skip
-    """Build the label tree by balanced hierarchical 2-means; all ranks must call this. ``sub_embeddings`` returns the
-    embeddings for splits within ``min_n_sub_tree`` or more sub-trees. The tree depends neither on threads nor on ranks.
+    """Build the label tree by balanced hierarchical 2-means. All ranks must call this function. ``sub_embeddings``
+    returns the embeddings to use once the labels are split into at least ``min_n_sub_tree`` sub-trees. The tree depends
+    neither on the number of threads nor on the number of ranks.
     """
     params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
@@ -204,7 +205,7 @@ def build_tree(
 
 @dataclass(frozen=True)
 class RankSubTrees:
-    """The sub-trees of a rank, and so its part of every level."""
+    """The range of sub-trees that a rank builds, which also determines its part of every level."""
 
     depth: int  # the level at which the sub-trees begin
     first: int
@@ -212,7 +213,7 @@ class RankSubTrees:
 
     @property
     def any(self) -> bool:
-        """False if there are fewer sub-trees than ranks and this rank has none."""
+        """Whether this rank has sub-trees. If there are fewer sub-trees than ranks, some ranks have none."""
         return self.last > self.first
 
     def holds(self, t: int) -> range:
@@ -231,7 +232,7 @@ def share_of(rank: int, size: int, depth: int) -> RankSubTrees:
 def split_level(
     share: RankSubTrees, level: BinaryLevel, t: int, depth: int, params: HierarchicalKMeansParams, pool: ThreadPool
 ) -> BinaryLevel:
-    """Split this rank's part of level ``t`` and return its part of the next one."""
+    """Split this rank's part of level ``t`` and return its part of the next level."""
     held, kept = share.holds(t), share.holds(t + 1)
     # A node's random state depends only on the seed and the node's place.
     seeds = np.random.SeedSequence([params.seed, t]).generate_state(1 << t, np.uint64)[held.start : held.stop]
@@ -263,7 +264,9 @@ def _split_wide(
     level: BinaryLevel, node: int, share: int, seed: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
     left: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split a node with all threads, with the bits of `kmeans_nodes.halve`; ``share`` labels give the centroids."""
+    """Split a node with all threads, with the same bits as `kmeans_nodes.halve`. ``share`` labels determine the
+    centroids.
+    """
     start, stop = int(level.starts[node]), int(level.starts[node + 1])
     filled, take = _place_evenly(start, stop, int(level.empties[node]), left)
     if filled < 2:
@@ -314,7 +317,7 @@ class _Steps:
         self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
     def add(self, moved: int) -> None:
-        """Update the sums with the members that moved; each thread updates a range of features."""
+        """Add the members that moved to the sums; each thread updates a range of features."""
         entries, halving = self.entries, self.halving
         if moved <= _LABELS_OF_A_TASK:
             _add_rows(entries, halving, 0, halving.direction.size)
@@ -323,7 +326,7 @@ class _Steps:
             self._pool.run(lambda low, high: _add_rows(entries, halving, low, high), cuts)
 
     def turn(self, spherical: bool) -> float:
-        """Point the direction to the current left centroid; return how far it moved."""
+        """Point the direction from the right centroid to the left one, and return how far it moved."""
         entries, halving, run = self.entries, self.halving, self._pool.run
         run(lambda first, last: _measure_blocks(halving, first, last), self._block_cuts)
         by_left, by_right = _centroid_weights(entries, halving, spherical)
@@ -342,7 +345,7 @@ def _log2_up(number: int) -> int:
 
 
 def _tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParams) -> LabelTree:
-    """Return the tree over labels in the order of their ``2**depth`` leaves."""
+    """Return the tree whose ``2**depth`` leaves contain the labels in the given order."""
     bounds = half_bounds(order.size, depth)
     leaf = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     upper = upper_splits(bounds.size - 1, params.nr_splits, params.min_codes)
@@ -350,7 +353,7 @@ def _tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansPara
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
-    """Return the share of a node's labels that determine its centroids: low at first, rising after ``warmup_ratio``."""
+    """Return the share of labels that determine a node's centroids. It rises after ``warmup_ratio``."""
     if not params.do_sample:
         return 1.0
     warmup = int(params.warmup_ratio * depth)

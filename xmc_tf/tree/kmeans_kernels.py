@@ -1,9 +1,9 @@
-"""Compiled steps of 2-means on one node, each over a range that one thread can process.
+"""Compiled steps of 2-means on one node. The expensive steps work on a range, so that threads can divide them.
 
-Two shortcuts save time without changing the result: only labels that changed sides are moved between the sums; and a
-label is not scored again while its score cannot have crossed the border, because a score changes by at most the label's
-norm times the distance that the direction moved (`pick_doubtful`). Sums are computed in the order of the labels or by
-blocks of a fixed size, so the tree does not depend on the number of threads.
+Two shortcuts save time without changing the result. Only labels that changed sides are moved between the sums. And a
+label is scored again only if its score may have crossed the border: a score changes by at most the label's norm times
+the distance that the direction moved (`pick_doubtful`). Sums are computed in the order of the labels or by blocks of a
+fixed size, so the tree does not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ BLOCK = 4096
 
 
 class LabelEntries(NamedTuple):
-    """The features of the labels of a level; a label's place is its position in the level."""
+    """The features of the labels of a level. A label's place is its position in the level."""
 
     begin: np.ndarray  # where the sparse features of each place begin in ``indices`` and ``values``
     end: np.ndarray
@@ -32,7 +32,7 @@ class LabelEntries(NamedTuple):
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on a node, whose members determine the centroids; sparse features come before dense ones."""
+    """The state of 2-means on a node. Its members determine the centroids; sparse features come before dense ones."""
 
     rows: np.ndarray  # place of each member
     left: np.ndarray  # whether it is on the left side
@@ -62,7 +62,7 @@ def next_random(state: np.ndarray) -> np.uint64:
 
 @inner
 def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
-    """Choose the members among ``count`` places starting at ``first``, and two of them for the first direction."""
+    """Choose the members among ``count`` places from ``first`` on, and two of them to define the first direction."""
     rows = np.empty(members, np.int64)
     taken = 0
     for i in range(count):
@@ -96,7 +96,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
 
 @inner
 def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
-    """Add the members to the sums by ``to_left`` and ``to_right``, for the features in ``[low, high)``."""
+    """Add the members to the sums with the factors ``to_left`` and ``to_right``, for the features ``[low, high)``."""
     width = halving.direction.size
     nr_sparse = width - entries.dense.shape[1]
     whole = low == 0 and high == width
@@ -121,7 +121,7 @@ def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> No
 
 @inner(fastmath=_FAST)
 def measure_blocks(halving: Halving, first: int, last: int) -> None:
-    """Compute the squared norms of the sums, block by block."""
+    """Compute the squared norms of the two sums, block by block."""
     left_sums, right_sums = halving.left_sums, halving.right_sums
     for block in range(first, last):
         left = right = np.float32(0.0)
@@ -153,7 +153,7 @@ def centroid_weights(entries: LabelEntries, halving: Halving, spherical: bool) -
 
 @inner(fastmath=_FAST)
 def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, last: int) -> None:
-    """Point the direction to the new left centroid and record how far it moved, block by block."""
+    """Point the direction from the right centroid to the left one; record how far it moved, block by block."""
     left_sums, right_sums, direction = halving.left_sums, halving.right_sums, halving.direction
     of_left, of_right = np.float32(by_left), np.float32(by_right)
     for block in range(first, last):
@@ -167,7 +167,7 @@ def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, l
 
 @inner
 def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_right: float) -> float:
-    """Update the direction along the private features; return how far the direction moved in total."""
+    """Update the direction for the private features; return how far the whole direction moved."""
     distance = 0.0
     for block in range(halving.block_turns.size):
         distance += halving.block_turns[block]
@@ -180,7 +180,7 @@ def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_rig
 
 @inner
 def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
-    """Return a dot product, in four partial sums: LLVM would vectorize with gathers, twice as slow as four loads."""
+    """Return a dot product as four partial sums: LLVM would use vector gathers, half as fast as four loads."""
     a = b = c = d = np.float32(0.0)
     k = first
     while k + 4 <= last:
@@ -206,7 +206,7 @@ def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
 
 @inner
 def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
-    """Score the members ``todo[low:high]``: their positions along the direction to the left centroid."""
+    """Score the members ``todo[low:high]`` by their positions along the direction to the left centroid."""
     for n in range(low, high):
         i = halving.todo[n]
         row = halving.rows[i]
@@ -218,7 +218,7 @@ def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
 
 @inner
 def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Write the members whose side is uncertain to ``todo``; return their number, and how many of them go left."""
+    """Write the members whose side is uncertain to ``todo``; return their number and how many of them go left."""
     count = halving.rows.size
     scores, goes, todo = halving.scores, halving.goes, halving.todo
     slack, bounds = np.empty(count, np.float32), np.empty(count, np.float32)
@@ -244,7 +244,7 @@ def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: 
 
 @inner
 def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
-    """Send the ``take`` best of the scored doubtful members left; ties go to the first ones."""
+    """Send the ``take`` doubtful members with the best scores to the left. Ties go to the first members."""
     if doubtful == 0:
         return
     scores, goes, todo = halving.scores, halving.goes, halving.todo
@@ -266,7 +266,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
 
 @inner
 def change_sides(halving: Halving) -> int:
-    """Move the members to their sides, set the factors for the sums, and return how many changed sides."""
+    """Move the members to their new sides and set the factors for the sums; return how many members changed sides."""
     changed = 0
     for i in range(halving.rows.size):
         sign = np.int8(halving.goes[i]) - np.int8(halving.left[i])

@@ -1,4 +1,4 @@
-"""2-means on many nodes, one thread per node, and the selection of the features that the nodes keep."""
+"""2-means on many nodes, with one thread per node, and the selection of the features that the nodes keep."""
 
 import numpy as np
 
@@ -24,7 +24,9 @@ def split_nodes(
     first: int, last: int, starts: np.ndarray, empties: np.ndarray, widths: np.ndarray, shares: np.ndarray,
     seeds: np.ndarray, entries: LabelEntries, spherical: bool, rounds: int, result: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split nodes; ``shares`` is how many labels determine a node's centroids, ``result`` receives what goes left."""
+    """Split the nodes ``[first, last)``; ``shares`` is the number of labels that determine each node's centroids, and
+    ``result`` receives whether each label goes left.
+    """
     state = np.empty(1, np.uint64)
     for node in range(first, last):
         filled, take = place_evenly(starts[node], starts[node + 1], empties[node], result)
@@ -39,13 +41,13 @@ def split_nodes(
 
 @inner
 def half_of(take: int, members: int, filled: int) -> int:
-    """Return how many members go left if ``take`` of the ``filled`` labels do."""
+    """Return how many of the ``members`` go left if ``take`` of all ``filled`` labels go left."""
     return max(1, take * members // filled)
 
 
 @inner
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
-    """Split a node evenly; return the number of labels with features, and how many of them go left."""
+    """Split a node evenly, without 2-means; return the number of labels with features and how many of them go left."""
     filled = stop - start - empty
     take = (stop - start) // 2 - empty // 2
     for i in range(filled):
@@ -57,7 +59,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @inner
 def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """Run 2-means on one node in one thread; `kmeans` takes the same steps in several."""
+    """Run 2-means on one node in one thread. `kmeans` runs the same steps in several threads."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -79,7 +81,7 @@ def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, r
 
 @inner
 def first_direction(halving: Halving) -> None:
-    """Point the direction from one chosen member to the other, and clear the sums."""
+    """Point the direction from one of the two chosen members to the other, and clear the sums."""
     for f in range(halving.direction.size):
         halving.direction[f] = halving.left_sums[f] - halving.right_sums[f]
         halving.left_sums[f] = 0
@@ -90,7 +92,7 @@ def first_direction(halving: Halving) -> None:
 
 @inner
 def first_sides(halving: Halving, half: int) -> None:
-    """Assign every member to a side and to that side's sums."""
+    """Assign every member to a side, and set the factors that add it to the sums of that side."""
     settle(halving, halving.rows.size, half, -np.inf)
     for i in range(halving.rows.size):
         halving.left[i] = halving.goes[i]
@@ -100,7 +102,7 @@ def first_sides(halving: Halving, half: int) -> None:
 
 @inner
 def settle_all(entries: LabelEntries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
-    """Store the sides; if the members are a sample, split all labels by the direction found on the sample."""
+    """Store the sides. If the members are a sample, split all labels by the direction found on the sample."""
     members = halving.rows.size
     if members == filled:
         for i in range(filled):  # numba takes seconds to compile the assignment of a slice
@@ -123,8 +125,8 @@ def keep_shared(
     first: int, last: int, starts: np.ndarray, widths: np.ndarray, offsets: np.ndarray, entries: LabelEntries,
     new_indices: np.ndarray, new_values: np.ndarray,
 ) -> None:  # fmt: skip
-    """Make each node's features contiguous and renumber those that several labels share, so that sums fit the cache.
-    The square of a feature of only one label is added to its ``private`` weight.
+    """Make each node's features contiguous and renumber those that several labels share, so that the sums fit in the
+    cache. The squared value of a feature that only one label has is added to the label's ``private`` weight.
     """
     indices, values = entries.indices, entries.values
     widest = 0
@@ -165,7 +167,7 @@ def keep_shared(
 def row_squares(
     low: int, high: int, indptr: np.ndarray, values: np.ndarray, dense: np.ndarray, squares: np.ndarray
 ) -> None:
-    """Compute the squared norm of each label's features; not finite if one of them is not."""
+    """Compute the squared norm of each label's features. It is not finite if one of the features is not."""
     for row in range(low, high):
         total = np.float64(0.0)
         for k in range(indptr[row], indptr[row + 1]):

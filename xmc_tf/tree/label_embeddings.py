@@ -1,4 +1,4 @@
-"""Label embeddings from a label's documents, its own features, or both; by one process or all ranks."""
+"""Label embeddings from a label's documents, its own features, or both, computed by one process or by all ranks."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ DOCUMENT_PIECE_ENTRIES = 1 << 20
 
 
 def label_matrix(Y: Any) -> csr_matrix:
-    """Return the labels as CSR of float32, copied only if they are not; reject NaN and infinity."""
+    """Return the label matrix as CSR of float32, copied only if necessary; raise InputError for NaN and infinity."""
     if not issparse(Y):
         raise InputError(
             "the label matrix is not sparse", expected="a scipy sparse matrix, documents × labels",
@@ -39,7 +39,9 @@ def label_matrix(Y: Any) -> csr_matrix:
 
 
 def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None = None) -> csr_matrix:
-    """Return labels × documents for labels in ``[first, last)``; the weights of a document have norm 1."""
+    """Return a matrix of labels × documents for the labels ``[first, last)``. Over all labels, the weights of a
+    document have norm 1.
+    """
     labels = label_matrix(Y)
     last = labels.shape[1] if last is None else last
     weights, columns, counts = [np.zeros(0, np.float32)], [np.zeros(0, labels.indices.dtype)], [np.zeros(1, np.int64)]
@@ -72,20 +74,22 @@ def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.
 
 
 def transposed(labels: csr_matrix) -> csr_matrix:
-    """Return labels × documents, with the documents of each label in order."""
+    """Return the matrix of labels × documents, with the documents of each label in ascending order."""
     turned = labels.tocsc(copy=True).T
     turned.sum_duplicates()
     return turned
 
 
 def inverse_norms(squares: np.ndarray) -> np.ndarray:
-    """Return 1 / root of each number; 0 for 0."""
+    """Return 1 / sqrt(x) for each squared norm x, and 0 for 0."""
     norms = np.sqrt(squares)
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 
 
 def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[tuple[range, slice]]:
-    """Yield documents with about ``DOCUMENT_PIECE_ENTRIES`` labels (or one with more), and where their entries are."""
+    """Yield ranges of documents with about ``DOCUMENT_PIECE_ENTRIES`` labels (or a single document with more), and the
+    slice of their entries.
+    """
     while first < last:
         limit = int(labels.indptr[first]) + DOCUMENT_PIECE_ENTRIES
         stop = min(last, max(first + 1, int(np.searchsorted(labels.indptr, limit, side="right")) - 1))
@@ -100,7 +104,9 @@ PIECE_ENTRIES = 1 << 21
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """Compute "pifa" or "pii" on all ranks, unless ``folder`` (shared) has them already, and map the result."""
+    """Compute "pifa" or "pii" embeddings on all ranks, unless the shared ``folder`` already contains them, and map the
+    result.
+    """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
     if not communicator.broadcast(all(file.exists() for file in files.values())):
@@ -122,14 +128,14 @@ def label_embeddings_over_ranks(
 
 
 def forget_label_embeddings(folder: Path) -> None:
-    """Remove the files of :func:`label_embeddings_over_ranks`, which only building the tree needs."""
+    """Remove the files of :func:`label_embeddings_over_ranks`, which are not needed once the tree is built."""
     for method, suffix in product(("pifa", "pii"), (".npz", ".npy")):
         for path in folder.glob(f"{method}-*{suffix}"):
             path.unlink()
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
-    """Return the bounds of pieces of this rank's labels, such that ranks sum about equally many feature entries."""
+    """Return the bounds of the pieces of this rank's labels. All ranks sum about the same number of feature entries."""
     labels, size, rank = label_matrix(Y), communicator.size, communicator.rank
     first, last = (int(np.searchsorted(labels.indptr, labels.nnz * part // size)) for part in (rank, rank + 1))
     first, last = (0 if rank == 0 else first), (labels.shape[0] if rank == size - 1 else last)
@@ -171,18 +177,19 @@ def label_embedding(
     method: str, X: spmatrix | sparray | np.ndarray | Features | None, Y: spmatrix | sparray,
     Z: spmatrix | sparray | np.ndarray | Features | None = None, alpha: float | np.ndarray = 0.5, threads: int = -1,
 ) -> Matrix:  # fmt: skip
-    """Return one embedding per label, labels × features.
+    """Return a matrix of labels × features with one embedding per label.
 
-    =========================  ==========================================================================
-    ``pifa``                   the sum of the features of a label's documents, scaled to length 1
-    ``pii``                    the label's documents themselves, scaled to length 1
-    ``pifa_lf_concat``         ``pifa`` and the label features ``Z`` side by side
+    ==========================  ==========================================================================
+    ``pifa``                    the sum of the features of a label's documents, scaled to length 1
+    ``pii``                     the label's documents themselves, scaled to length 1
+    ``pifa_lf_concat``          ``pifa`` and the label features ``Z`` side by side
     ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
-    =========================  ==========================================================================
+    ==========================  ==========================================================================
 
-    ``pifa`` first scales the rows of ``Y`` to length 1, so a document with many labels counts less. If the labels'
-    documents have more than 268 million features altogether, only the 32 strongest of each sum are kept. Neither ``Z``
-    nor a combination is scaled. The result is CSR if all parts are sparse, an array if all are dense, else `Features`.
+    For ``pifa``, the rows of ``Y`` are first scaled to length 1, so a document with many labels counts less for each.
+    If the labels' documents have more than 268 million features altogether, only the 32 strongest features of each sum
+    are kept. ``Z`` and combinations with it are not scaled. The result is a CSR matrix if all parts are sparse, an
+    array if all parts are dense, and otherwise `Features`.
     """
     name = method.lower()
     if name not in METHODS:
@@ -219,7 +226,7 @@ def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
 
 
 def strongest_of(features: Features, labels: csr_matrix) -> int | None:
-    """Return the number of features that ``pifa`` keeps of each sum; None: all. It depends on the data alone."""
+    """Return the number of features that ``pifa`` keeps of each sum, or None for all. It depends only on the data."""
     return STRONGEST if are_many(features, labels) else None
 
 
@@ -234,7 +241,9 @@ def are_many(features: Features, labels: csr_matrix) -> bool:
 def sum_documents(
     features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
 ) -> Features:
-    """Return weighted sums of documents' features (labels × documents), scaled to length 1; each from its row alone."""
+    """Return the weighted sums of the features of each label's documents, scaled to length 1. ``documents`` is a matrix
+    of labels × documents, and each sum depends only on its row.
+    """
     starts, squares, sparse, dense = documents.indptr.astype(np.int64), np.zeros(documents.shape[0]), None, None
     rows, weights = read_only(documents.indices, np.int32), documents.data
     with ThreadPool(threads) as pool:
@@ -260,7 +269,7 @@ def _sum_sparse(
     X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, pool: ThreadPool,
     strongest: int | None,
 ) -> csr_matrix:  # fmt: skip
-    """Sum sparse rows label by label, in ranges of labels of about the same work."""
+    """Sum sparse rows label by label. The threads take ranges of labels with about the same work."""
     begin = X.indptr.astype(np.int64)
     entries = np.concatenate(([0], np.cumsum(np.diff(begin)[rows])))[starts]
     indices = read_only(read_only(X.indices, np.int32).view(np.uint32), np.uint32)
@@ -342,7 +351,7 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
 
 
 def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
-    """Return ``weights * a + (1 - weights) * b``; dense if one of the two is sparse and the other one is not."""
+    """Return ``weights * a + (1 - weights) * b``. The result is dense if only one of the two is sparse."""
     ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
     if (a.sparse is None) != (b.sparse is None):
         a, b = (one if one.sparse is None else Features(dense=one.sparse.toarray()) for one in (a, b))
@@ -356,7 +365,7 @@ def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
 
 
 def _plain(features: Features) -> Matrix:
-    """Return the only part if there is one, else the features."""
+    """Return the sparse or the dense part if there is only one, or else the features themselves."""
     if features.dense is None:
         return features.sparse
     return features.dense if features.sparse is None else features

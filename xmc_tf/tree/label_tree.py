@@ -1,4 +1,4 @@
-"""The label tree: levels of contiguous children over one permutation of the labels."""
+"""The label tree: a permutation of the labels, and levels of nodes whose children are contiguous."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 
 
 def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
-    """Return how often the labels are halved until a leaf holds at most ``max_leaf_size``; no leaf is empty."""
+    """Return how often the labels must be halved so that no leaf has more than ``max_leaf_size``, and none is empty."""
     if nr_labels <= max_leaf_size:
         return 0
     depth = max(1, math.ceil(math.log2(nr_labels / max_leaf_size)))
@@ -22,7 +22,7 @@ def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
 
 
 def half_bounds(size: int, depth: int) -> np.ndarray:
-    """Return the bounds of the ``2**depth`` leaves of repeated halving; the left half of an odd number is smaller."""
+    """Return the bounds of the ``2**depth`` leaves of repeated halving. The left half of an odd number is smaller."""
     bounds = np.array([0, size], np.int64)
     for _ in range(depth):
         middle = (bounds[:-1] + bounds[1:]) >> 1
@@ -33,8 +33,9 @@ def half_bounds(size: int, depth: int) -> np.ndarray:
 
 
 def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
-    """Return the child bounds of each level above the leaves, the root first. Each ``nr_splits`` neighbours get one
-    parent, until at most ``min_codes`` nodes are left for the root (default: ``nr_splits``; 1 or less: all leaves).
+    """Return the child bounds of each level above the leaves, the root first. Every ``nr_splits`` neighbouring nodes
+    get one parent, until at most ``min_codes`` nodes are left, which become the children of the root. ``min_codes``
+    defaults to ``nr_splits``; with 1 or less, all leaves are children of the root.
     """
     if min_codes is None:
         min_codes = nr_splits
@@ -52,7 +53,7 @@ def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[
 
 
 def cluster_matrix(splits: np.ndarray, children: np.ndarray | None = None) -> csc_matrix:
-    """Return the matrix child × parent, float32; by default, children are numbered in the order of their parents."""
+    """Return a matrix of children × parents (float32). By default, children are numbered in parent order."""
     rows = np.arange(splits[-1]) if children is None else children
     kind = np.int32 if rows.size < 2**31 else np.int64
     parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)
@@ -73,7 +74,7 @@ def _as_csc(matrix: spmatrix | sparray, t: int) -> csc_matrix:
 
 
 def _check_chain(matrices: list[csc_matrix]) -> None:
-    """Raise an error unless the matrices fit together, and each node has one parent."""
+    """Raise an error unless the matrices fit together and each node has exactly one parent."""
     if not matrices:
         raise InputError("the cluster chain is empty", expected="at least one matrix", received="none")
     if matrices[0].shape[1] != 1:
@@ -105,11 +106,11 @@ def _check_chain(matrices: list[csc_matrix]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LabelTree:
-    """A tree over labels, whose nodes are numbered so that the children of a node are neighbours.
+    """A tree over labels, in which the children of a node have consecutive numbers.
 
-    Level 0 is the root, level ``depth`` are the labels. The children of node ``p`` of level ``t`` are the positions
-    ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and ``labels[i]`` is the label at position ``i`` of the
-    last level. So the data of a cluster's labels are contiguous in memory, in shards and in files.
+    Level 0 is the root, and level ``depth`` contains the labels. The children of node ``p`` of level ``t`` are at the
+    positions ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and ``labels[i]`` is the label at position ``i``
+    of the last level. The data of a cluster's labels are therefore contiguous in memory, in shards and in files.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -121,8 +122,8 @@ class LabelTree:
     Args:
         splits: for each level above the labels, the bounds of its nodes' children.
         labels: the label at each position of the last level; ascending within a parent.
-        node_order: for each level above the labels, the number of each node in the chain from which the tree was read
-            (default: the node's own number).
+        node_order: for each level above the labels, the number that each node had in the chain from which the tree was
+            read (default: the node's own number).
     """
 
     splits: tuple[np.ndarray, ...]
@@ -145,7 +146,7 @@ class LabelTree:
             )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both trees group the same labels in the same way; original node numbers do not count."""
+        """Return True if both trees group the same labels in the same way. Original node numbers are ignored."""
         if not isinstance(other, LabelTree):
             return NotImplemented
         return (
@@ -161,7 +162,7 @@ class LabelTree:
 
     @property
     def depth(self) -> int:
-        """Number of levels of splits, which is the length of the chain of matrices."""
+        """Number of levels of splits, which equals the length of the chain of matrices."""
         return len(self.splits)
 
     @property
@@ -183,29 +184,30 @@ class LabelTree:
         return inverse
 
     def order_of(self, level: int) -> np.ndarray:
-        """Return the original node numbers of a level in tree order: columns of a PECOS weight matrix, or labels.
+        """Return the original node numbers of a level in tree order: the columns of a PECOS weight matrix, or the
+        labels.
 
         Args:
-            level: 0 for the root, ``depth`` for the labels.
+            level: level of the tree, from 0 (the root) to ``depth`` (the labels).
         """
         self._check(level, self.depth)
         return self.labels if level == self.depth else self.node_order[level]
 
     def children(self, level: int, node: int) -> range:
-        """Return the positions at ``level + 1`` of the children of a node.
+        """Return the positions of a node's children, which are at ``level + 1``.
 
         Args:
-            level: level of the tree; 0: the root.
+            level: level of the node; 0 is the root.
             node: position of the node at its level.
         """
         self._check(level, self.depth - 1, node)
         return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
 
     def parent(self, level: int, node: int) -> int:
-        """Return the position at ``level - 1`` of the parent of a node.
+        """Return the position of a node's parent, which is at ``level - 1``.
 
         Args:
-            level: level of the tree; 0: the root.
+            level: level of the node; 0 is the root.
             node: position of the node at its level.
         """
         if level == 0:
@@ -229,10 +231,10 @@ class LabelTree:
         return tuple(reversed(nodes))
 
     def labels_under(self, level: int, node: int) -> np.ndarray:
-        """Return all labels below a node in tree order; at the last level, the label itself.
+        """Return all labels below a node, in tree order. For a node of the last level, return its label.
 
         Args:
-            level: level of the tree; 0: the root.
+            level: level of the node; 0 is the root.
             node: position of the node at its level.
         """
         self._check(level, self.depth, node)
@@ -258,19 +260,21 @@ class LabelTree:
         return type(self)(splits=(first, *self.splits[level:]), labels=self.labels)
 
     def to_chain(self) -> list[csc_matrix]:
-        """Return the tree as matrices child × parent (float32 CSC) with its own node numbers; last rows are labels."""
+        """Return the tree as matrices of children × parents (float32, CSC) with its own node numbers, the root first.
+        The rows of the last matrix are the labels.
+        """
         return [*map(cluster_matrix, self.splits[:-1]), cluster_matrix(self.splits[-1], self.labels)]
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
-        """Build a tree from a chain of cluster matrices, whose nodes may be in any order.
+        """Build a tree from a chain of cluster matrices. The nodes of each level may be in any order.
 
         Args:
             chain: matrices from the root down; entry (i, j) of matrix t makes node i of level t + 1 a child of node j
                 of level t. The rows of the last matrix are the labels.
 
         Returns:
-            The tree; ``node_order`` holds the original number of each node.
+            The tree; ``node_order`` contains the original number of each node.
 
         Raises:
             InputError: a node has several parents or none, or the matrices do not fit together.
@@ -297,7 +301,7 @@ class LabelTree:
 
 
 def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
-    """Return the numbers as a read-only int64 array; a view if they are int64."""
+    """Return the numbers as a read-only int64 array, without a copy if they are int64 already."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.tree.show``: a label tree as indented text or as a Graphviz drawing."""
+"""``python -m xmc_tf.tree.show``: show a label tree as indented text or as a Graphviz drawing."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ _NAME_LENGTH = 40
 
 
 class TreeView:
-    """The part of a tree to show: ``depth`` levels below the root; each cluster is named after ``words`` labels."""
+    """The part of a tree to show: ``depth`` levels below the root. Clusters are named after ``words`` labels."""
 
     def __init__(
         self, tree: LabelTree, names: Sequence[str] | None = None, max_children: int = 16, depth: int = 2,
@@ -75,13 +75,15 @@ class TreeView:
         return "\n".join([*head, f"  n0_0 [label={_quoted(self.name(0, 0))}];", *below(0, 0), "}"])
 
     def _biggest_first(self, labels: np.ndarray) -> np.ndarray:
-        """Return the positions of the labels by descending frequency, then ascending number."""
+        """Return the positions that order the labels by descending frequency, then by ascending number."""
         if self.frequencies is None:
             return np.argsort(labels, kind="stable")
         return np.lexsort((labels, -np.asarray(self.frequencies, np.float64)[labels]))
 
     def children(self, level: int, node: int) -> tuple[list[int], int]:
-        """Return the children to show and the number of hidden ones, never 1, because "1 more" takes as much room."""
+        """Return the children to show and the number of hidden ones. A single child is never hidden, as "1 more" saves
+        no space.
+        """
         if level == self.depth:
             return [], 0
         children = self.tree.children(level, node)
@@ -111,7 +113,7 @@ class TreeView:
 
 
 def _quoted(text: str) -> str:
-    """Return a quoted Graphviz string, in which only quotes and backslashes need escapes."""
+    """Return the text as a quoted Graphviz string, in which only quotes and backslashes need escapes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -165,14 +167,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _about(model: Path) -> list[str]:
-    """Return lines about the features and the scores of a model."""
+    """Return lines that describe the features and the scores of a model."""
     header, scores = model / "features" / "params.json", _about_scores(model)
     features = [f"features: {TfidfParams.of_header(read_json(header)).description}"] if header.exists() else []
     return [*features, *([f"scores: {scores}"] if scores else [])]
 
 
 def _about_scores(model: Path) -> str:
-    """Return how a model's probabilities were learned, or why it has none; "" if this was not recorded."""
+    """Describe how a model's probabilities were learned or why it has none; return an empty string if unknown."""
     if (header := model / FUSION / FUSION_HEADER).exists():
         learned = read_json(header)
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))

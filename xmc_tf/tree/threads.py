@@ -1,4 +1,4 @@
-"""Threads and arrays for compiled kernels: each free thread of a pool takes the next range of the work."""
+"""Threads and arrays for compiled kernels. Each free thread of a pool takes the next range of the work."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +24,11 @@ class ThreadPool:
 
     @property
     def parts(self) -> int:
-        """Best number of ranges: a few per thread, so that no thread waits long for the last one."""
+        """Recommended number of ranges: a few per thread, so that no thread waits long for the last range."""
         return 1 if self.threads == 1 else 4 * self.threads
 
     def run(self, task: Callable[[int, int], Any], cuts: np.ndarray) -> list[Any]:
-        """Call ``task(low, high)`` for the ranges between the cuts; return the results in order."""
+        """Call ``task(low, high)`` for each range between two cuts, and return the results in order."""
         bounds = cuts.tolist()
         if self._pool is None or len(bounds) <= 2:
             return [task(low, high) for low, high in pairwise(bounds)]
@@ -36,13 +36,15 @@ class ThreadPool:
 
 
 def even_cuts(before: np.ndarray, parts: int) -> np.ndarray:
-    """Return bounds of at most ``parts`` ranges of about the same work, from the cumulative work before each item."""
+    """Return the bounds of at most ``parts`` ranges of about equal work; ``before`` is the cumulative work before each
+    item.
+    """
     cuts = np.searchsorted(before, np.linspace(0, before[-1], parts + 1)[1:-1])
     return np.unique(np.concatenate(([0], cuts, [before.size - 1])))
 
 
 def read_only(array: np.ndarray, kind: type) -> np.ndarray:
-    """Return a read-only view, so that mapped files and own memory share one compiled kernel."""
+    """Return a read-only view of an array, so that mapped files and arrays in memory share one compiled kernel."""
     view = np.require(np.asarray(array), dtype=kind, requirements=["C", "A"]).view()
     view.flags.writeable = False
     return view
