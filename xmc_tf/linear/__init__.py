@@ -1,1 +1,1 @@
-"""Commands for linear rankers alone, with the names and flags of PECOS's: train, predict, evaluate."""
+"""Commands for linear rankers alone (train, predict, evaluate), with the names and flags of PECOS's commands."""

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.linear.evaluate``: precision and recall of predictions, printed as PECOS prints them."""
+"""``python -m xmc_tf.linear.evaluate``: print the precision and recall of predictions in PECOS's format."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.linear.predict``: ``xmc_tf.predict`` under the name that PECOS's scripts for XLinear expect."""
+"""``python -m xmc_tf.linear.predict``: run ``xmc_tf.predict`` under the name that PECOS's scripts for XLinear use."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and save or print the result."""
+    """Predict labels, and save or print them."""
     predict(parser().parse_args(argv))
 
 

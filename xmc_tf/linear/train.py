@@ -207,7 +207,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, options: LinearOptions) -> None:
-    """Train in this process; or on all ranks, or with the files of an earlier run on them."""
+    """Train in this process, or on all ranks if there are several, or resume an earlier run that has left its work
+    folder.
+    """
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
@@ -244,7 +246,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
 
 
 def _size_of(parts: LinearParts) -> str:
-    """Return the size of a model, whose weights move when it is saved."""
+    """Describe the size of a model. Call this before the model is saved, because saving moves the weights."""
     trees = f"{len(parts.more_trees) + 1} trees" if parts.more_trees else f"{parts.ranker.depth} levels"
     return f"{parts.ranker.nr_weights:,} weights in {trees}"
 
@@ -281,7 +283,7 @@ def _data(arguments: argparse.Namespace, options: LinearOptions, communicator: C
 
 
 def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder: Path) -> None:
-    """Log what the training needs, and warn if this machine has less."""
+    """Log the resources that training needs, and warn if this machine has less."""
     documents, labels = data.Y.shape
     sizes = DataSizes(labels, documents, data.Y.nnz / max(documents, 1))
     if data.X is not None and data.X.sparse is not None:
@@ -297,7 +299,7 @@ def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder
 def _relevance_and_negatives(
     a: argparse.Namespace, mode: str, Y: spmatrix
 ) -> tuple[spmatrix | None, dict[int, spmatrix]]:
-    """Return the relevance of the labels, if it is used, and the user's negatives by the level above the labels."""
+    """Return the relevance of the labels, if it is used, and the user's negatives for each level above the labels."""
     R = None
     if a.rel_path is not None and mode == "disable":
         _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", a.rel_path)
@@ -321,7 +323,7 @@ def _relevance_and_negatives(
 
 
 def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
-    """Return all options that the model depends on, without the files; the number of threads is not one of them."""
+    """Return all options that affect the model, except the files. The number of threads does not affect it."""
     return with_effect({
         "train": options.params.ranker.to_json(),
         "pred": options.params.prediction.to_json(),
@@ -348,7 +350,7 @@ def _require(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> LinearOptions:
-    """Return the options: those of the parameter file, else those of the flags."""
+    """Return the options. Each block comes from the parameter file if it has the block, or else from the flags."""
     classes: dict[str, Any] = {
         "train_params": RankerParams,
         "pred_params": RankerPredParams,

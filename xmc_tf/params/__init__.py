@@ -1,4 +1,4 @@
-"""All parameters: frozen classes that validate their values and read and write PECOS's JSON."""
+"""All parameters, as frozen classes that validate their values and read and write PECOS's JSON."""
 
 from xmc_tf.params.base import Params, per_level, with_effect
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS

@@ -1,4 +1,4 @@
-"""The base of all parameter classes: validation, and conversion from and to JSON."""
+"""The base of all parameter classes, with validation and conversion from and to JSON."""
 
 import dataclasses
 import logging
@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """Base of the parameter classes: frozen, with every value checked on creation."""
+    """Base of the parameter classes. They are frozen, and every value is checked on creation."""
 
     # PECOS's name of the class, written as `__meta__` so that PECOS can load our files.
     pecos_name: ClassVar[str] = ""
@@ -28,14 +28,14 @@ class Params:
         self.check_together()
 
     def check_together(self) -> None:
-        """Check rules that involve several parameters; raises `MisfitError`."""
+        """Check rules that involve several parameters; raise `MisfitError` if one is violated."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """Create parameters from JSON; missing keys keep their defaults.
+        """Create parameters from JSON. Missing keys keep their defaults.
 
         Args:
-            data: the block as returned by `json.load`. ``__meta__`` is ignored; retired keys log a warning.
+            data: the block as returned by `json.load`. ``__meta__`` is ignored; retired keys cause a warning.
 
         Raises:
             InputError: a key is unknown, or a value is invalid; the error names the key's dotted path.
@@ -51,8 +51,8 @@ class Params:
 
         Args:
             data: the block: a JSON object.
-            place: its path in the file, for messages.
-            retired: receives the paths of keys that no longer have an effect.
+            place: path of the block in the file, for error messages.
+            retired: list that receives the paths of keys that no longer have an effect.
         """
         if not isinstance(data, dict):
             where = place or cls.__name__
@@ -93,7 +93,9 @@ def shapes(cls: type[Params]) -> dict[str, Shape]:
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """Return an entry for each level; a list of another length loses or repeats its first entries, with a warning."""
+    """Return one entry for each level. If a list has another length, its first entries are dropped, or its first entry
+    is repeated, with a warning.
+    """
     if not isinstance(chain, list | tuple):
         return (chain,) * depth
     entries = tuple(chain)
@@ -114,7 +116,7 @@ def _warn_of_another_depth(name: str, entries: int, depth: int) -> None:
 
 
 def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
-    """Return the error for an unknown key, with the most similar known key."""
+    """Return the error for an unknown key, which suggests the most similar known key."""
     close = nearest(key, known)
     return MisfitError(
         join(place, key), "is not a parameter", expected="one of " + ", ".join(known), received=shown(key),
@@ -128,7 +130,7 @@ def warn_of_retired(keys: list[str]) -> None:
 
 
 def with_effect(block: Any) -> Any:
-    """Return parameters in JSON form without those that do not change the result."""
+    """Return parameters in JSON form, without those that do not affect the result."""
     if isinstance(block, dict):
         return {name: with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
     return [with_effect(value) for value in block] if isinstance(block, list | tuple) else block

@@ -1,4 +1,4 @@
-"""The allowed names of parameters with a fixed choice."""
+"""Allowed values of the parameters with a fixed set of choices."""
 
 POST_PROCESSORS = (
     "noop",
@@ -26,12 +26,12 @@ RANKER_MODES = ("full-model", "matcher", "ranker")
 
 
 def ranker_negatives(text: str) -> str:
-    """Check a ranker's negative sampling: a sum of tfn, man, usn."""
+    """Check a ranker's negative sampling, which is a sum of tfn, man and usn."""
     return _sum_of(text, ("tfn", "man", "usn"))
 
 
 def matcher_negatives(text: str) -> str:
-    """Check a matcher's negative sampling: a sum of tfn and man, or all."""
+    """Check a matcher's negative sampling, which is a sum of tfn and man, or all."""
     if text.lower() == "all":
         return "all"
     try:

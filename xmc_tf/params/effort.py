@@ -1,4 +1,4 @@
-"""Efforts: the number and shapes of the label trees, chosen by the size of the data and the time to spend."""
+"""Efforts, which choose the number and shapes of the label trees by the size of the data and the time to spend."""
 
 import argparse
 import dataclasses
@@ -31,7 +31,7 @@ _COST = 0.5
 
 
 def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> None:
-    """Add --trees and --effort; ``tables``: the command also trains on tables, where the effort has a default."""
+    """Add --trees and --effort. ``tables``: the command also trains on tables, where --effort has a default."""
     flags.add_argument(
         "--trees", type=whole, default=1, metavar="INT",
         help="number of label trees of the rankers, with successive seeds, whose scores are averaged; more find better "
@@ -55,8 +55,9 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with trees and (default) solver settings replaced by those for the data. The trees are
-    flat: up to some hundred clusters are children of the root, which finds better labels than several narrow levels.
+    """Return the parameters with the trees for the data, and with the solver settings for them if these are at their
+    defaults. The trees are flat: up to several hundred clusters are children of the root, which finds better labels
+    than several narrow levels.
     """
     if effort is None:
         return params
@@ -89,7 +90,7 @@ def params_of_effort(
 def encoder_params_of_effort(
     params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
 ) -> XTransformerParams:
-    """Return the parameters with the rankers' trees chosen by the data; the solver and the fine-tuning tree stay."""
+    """Return the parameters with the rankers' trees for the data. The solver and the fine-tuning tree stay."""
     if effort is not None and params.only_encoder:
         raise InputError(
             f"the effort {effort!r} chooses the trees of rankers, and there are none", received="--only-encoder",
@@ -103,7 +104,7 @@ def encoder_params_of_effort(
 def several_trees(
     tree: HierarchicalKMeansParams, count: int
 ) -> HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]:
-    """Return the parameters of several trees of the same shape, with successive seeds."""
+    """Return the parameters of ``count`` trees of the same shape, with successive seeds."""
     if not 1 <= count <= MOST_TREES:
         wanted = f"a whole number from 1 to {MOST_TREES}"
         raise InputError("--trees is out of range", expected=wanted, received=str(count))

@@ -1,4 +1,4 @@
-"""Parameter files, and skeletons with the defaults."""
+"""Parameter files, and skeletons of them with all defaults."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -23,7 +23,7 @@ _FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and i
 
 @contextmanager
 def _read(path: str | Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Yield a file's content and a list for its retired keys; name the file in errors and warnings."""
+    """Yield the content of a parameter file and a list for its retired keys. Errors and warnings name the file."""
     retired: list[str] = []
     form = "a parameter file: JSON, as --generate-params-skeleton writes it"
     file = existing_file(path, "parameters")
@@ -38,7 +38,7 @@ def _read(path: str | Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
 
 
 def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
-    """Read the named blocks of a parameter file; None for missing blocks."""
+    """Read the named blocks of a parameter file. Missing blocks are None."""
     blocks: dict[str, Any] = dict.fromkeys(classes)
     with _read(path) as (data, retired):
         for key, value in data.items():
@@ -53,18 +53,18 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
 
 
 def load_block(path: str | Path, cls: type[P]) -> P:
-    """Read a file that is a single block."""
+    """Read a parameter file that consists of a single block."""
     with _read(path) as (data, retired):
         return cls.read(data, "", retired)
 
 
 def skeleton_of(params: Params) -> str:
-    """Return the text of a file for `load_block`."""
+    """Return the text of a parameter file that `load_block` can read."""
     return json.dumps(params.to_json(), indent=1)
 
 
 def skeleton(**blocks: Params) -> str:
-    """Return the text of a parameter file."""
+    """Return the text of a parameter file with the given blocks."""
     return json.dumps({name: params.to_json() for name, params in blocks.items()}, indent=1)
 
 

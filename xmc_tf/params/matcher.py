@@ -119,7 +119,7 @@ class MatcherParams(Params):
 
     @property
     def scale(self) -> float:
-        """Factor of the embeddings before the label head."""
+        """Factor by which embeddings are multiplied before the label head."""
         return (20.0 if self.normalizes else 1.0) if self.logit_scale is None else self.logit_scale
 
     @property
@@ -131,17 +131,19 @@ class MatcherParams(Params):
 
     @property
     def bootstrap(self) -> str:
-        """Method that makes the label head's initial weights; PECOS has two names for weighted-linear."""
+        """Method that computes the label head's initial weights. "linear" with a cost-sensitive ranker is
+        "weighted-linear".
+        """
         weighted = self.bootstrap_method == "linear" and self.cost_sensitive_ranker
         return "weighted-linear" if weighted else self.bootstrap_method
 
     @property
     def trains_head_in_place(self) -> bool:
-        """True if the label head is bfloat16 and updated while its gradients are computed."""
+        """True if the label head is bfloat16 and is updated while its gradients are computed."""
         return self.head_precision == "bf16"
 
     def check_together(self) -> None:
-        """Check that an encoder is given, and what a bfloat16 head needs."""
+        """Check that an encoder is given, and that the other options fit a bfloat16 head."""
         if self.trains_head_in_place:
             for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
                 if getattr(self, name) != needed:

@@ -83,14 +83,14 @@ class XTransformerParams(Params):
 
     @property
     def vector_length(self) -> float:
-        """Length of the embedding in the rankers' features."""
+        """Length to which the embedding is scaled in the rankers' features."""
         if self.embedding_weight is not None:
             return self.embedding_weight
         return 0.5 if self.do_fine_tune and self.head_gives_probabilities else 1.0
 
     @property
     def head_gives_probabilities(self) -> bool:
-        """True if the label head's scores are probabilities, which can be averaged with the rankers'."""
+        """True if the label head's scores are probabilities, so that they can be averaged with the rankers'."""
         chain = self.matcher_params_chain
         last = chain[-1] if isinstance(chain, tuple) else chain
         return last.loss_function == "cross-entropy"

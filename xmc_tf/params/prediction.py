@@ -1,4 +1,4 @@
-"""Prediction options: one class for all models, for flags and Python keywords alike."""
+"""Prediction options: one class for all models, which serves both flags and Python keywords."""
 
 import argparse
 import dataclasses
@@ -32,7 +32,7 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class PredictionOptions(Params):
-    """Options of a prediction, the keywords of ``predict`` and ``best``; None means the model's default.
+    """Options of a prediction, which are the keywords of ``predict`` and ``best``. None means the model's default.
 
     Example:
         >>> options = PredictionOptions(only_topk=3, beam_size=20)
@@ -41,15 +41,16 @@ class PredictionOptions(Params):
     Args:
         beam_size: number of nodes kept at each level above the labels; larger is slower and more exact.
         only_topk: number of labels per document; with a threshold, the maximum number.
-        post_processor: function applied to the scores of each level; only for scores of rankers.
+        post_processor: function applied to the scores of each level; only for the rankers' scores.
         scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
             probabilities if the model was trained with label names).
         threshold: minimum score of a label (default: none).
-        min_precision: keep only so many labels that this share of them is right on held-out documents.
-        ensemble_method: of an XR-Transformer: "concat-only" for the rankers' scores, "transformer-only" for the label
-            head's, or "average", "rank_average", "round_robin" of both.
-        max_pred_chunk: number of documents to predict at a time, which bounds the memory.
-        batch_tokens: of an XR-Transformer: number of tokens to encode at a time.
+        min_precision: return as many labels as possible of which at least this share is right, measured on held-out
+            documents.
+        ensemble_method: for an XR-Transformer, the scores to use: "concat-only" for the rankers', "transformer-only"
+            for the label head's, or "average", "rank_average" or "round_robin" to combine both.
+        max_pred_chunk: number of documents to predict at a time; smaller saves memory.
+        batch_tokens: for an XR-Transformer, the number of tokens to encode at a time.
         threads: number of threads; -1: one per core.
         quiet: whether to hide progress.
     """
@@ -83,7 +84,7 @@ class PredictionOptions(Params):
     quiet: bool = param_field(False, help="hide progress")
 
     def check_together(self) -> None:
-        """Refuse options that exclude each other."""
+        """Raise an error for options that exclude each other."""
         if self.threshold is not None and self.min_precision is not None:
             raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
         if self.scores == "probability" and self.post_processor is not None:
@@ -98,10 +99,10 @@ class PredictionOptions(Params):
         return {name: getattr(self, name) for name in SEARCH}
 
     def refuse(self, problems: Mapping[str, str]) -> None:
-        """Reject options that differ from their defaults where they cannot be used.
+        """Raise an error if an option that cannot be used here differs from its default.
 
         Args:
-            problems: the reason for each such option.
+            problems: names of the options that cannot be used, each with the reason.
 
         Raises:
             InputError: one of them differs from its default.
@@ -119,7 +120,7 @@ def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None
 
 
 def options_of_flags(arguments: argparse.Namespace, *names: str) -> PredictionOptions:
-    """Return the options from the named flags only: others may share an option's name but not its meaning."""
+    """Return the options from the named flags only. Other flags may share an option's name but not its meaning."""
     return from_arguments(PredictionOptions, argparse.Namespace(**{name: getattr(arguments, name) for name in names}))
 
 
@@ -127,7 +128,9 @@ Level = TypeVar("Level", LinearLevelPredParams, MatcherPredParams)
 
 
 def override_levels(chain: Level | tuple[Level, ...], depth: int, options: PredictionOptions) -> tuple[Level, ...]:
-    """Return the prediction parameters of each level; the beam size overrides all levels but the last."""
+    """Return the prediction parameters of each level, overridden by ``options``. The beam size applies to all but the
+    last.
+    """
     levels = list(per_level(chain, depth, "model_chain"))
     for i, level in enumerate(levels):
         keep = options.only_topk if i == depth - 1 else options.beam_size

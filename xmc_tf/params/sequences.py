@@ -1,4 +1,4 @@
-"""Parameters of sequence models: one flat block of keys in TOML."""
+"""Parameters of sequence models, which TOML files store as one flat list of keys."""
 
 import tomllib
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class SequenceParams(Params):
     logdir: str | None = param_field(None, help="folder for TensorBoard; default: none")
 
     def check_together(self) -> None:
-        """Check rules for more than one parameter."""
+        """Check rules that involve several parameters."""
         if self.embed_dim % self.n_heads:
             raise MisfitError(
                 "n_heads", "does not divide embed_dim", expected=f"a divisor of {self.embed_dim}",

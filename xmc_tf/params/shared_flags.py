@@ -25,7 +25,9 @@ def add_arguments(
     flags: Mapping[str, tuple[str, ...]] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add a flag for each named parameter (default: all single values) with the class's type, choices and help."""
+    """Add a flag for each named parameter (default: all that are not blocks), with the type, choices and help of its
+    class.
+    """
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
         field, shape = known[name], shapes(cls)[name]
@@ -39,7 +41,7 @@ def add_arguments(
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
-    """Return the parameters; a flag that several nested blocks have (``threads``) applies to all, as in PECOS."""
+    """Create parameters from flags. A flag that several blocks share (``threads``) applies to all, as in PECOS."""
     values = dict(given)
     for name, shape in shapes(cls).items():
         if name in values:
@@ -103,7 +105,7 @@ SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
-    """Accept the command's flags without effect, each with one value; the reference lists them, the help does not."""
+    """Accept the command's flags without effect, each with one value. The reference lists them, the help does not."""
     for flag in WITHOUT_EFFECT[command]:
         parser.add_argument(*SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
@@ -123,13 +125,13 @@ def add_model(flags: _Flags, *, required: bool = False) -> None:
 
 
 def add_model_place(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the model's folder as an argument and as a flag; read it with :func:`model_place`."""
+    """Add the model's folder as a positional argument and as a flag; read it with :func:`model_place`."""
     parser.add_argument("model_place", nargs="?", metavar="MODEL", help=what)
     parser.add_argument("-m", "--model-folder", metavar="MODEL", help="the same")
 
 
 def model_place(arguments: argparse.Namespace) -> str:
-    """Return the model's folder from whichever of the two the command line has."""
+    """Return the model's folder from the positional argument or the flag, of which exactly one must be given."""
     given: list[str] = [one for one in (arguments.model_place, arguments.model_folder) if one is not None]
     if len(given) != 1:
         raise InputError(
@@ -184,7 +186,9 @@ def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
 
 
 def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
-    """Add the flags for label names and probabilities; ``with_effort``: without --effort, both are off by default."""
+    """Add the flags for label names and probabilities. With ``with_effort``, both are off by default unless --effort is
+    given.
+    """
     only = "with --effort, " if with_effort else ""
     flags.add_argument(
         "--labels", metavar="FILE",
@@ -211,7 +215,7 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
 
 
 def add_keep_training_data(flags: _Flags, default: bool | None = False) -> None:
-    """Add --keep-training-data; default None: training on a table decides by the size."""
+    """Add --keep-training-data. With the default None, training on a table decides by the size of the data."""
     said = "up to 20 MB" if default is None else str(default).lower()
     flags.add_argument(
         "--keep-training-data", nargs="?", const=True, type=truth, default=default, metavar="true/false",

@@ -1,4 +1,4 @@
-"""TF-IDF parameters, and their conversion from PECOS's vectorizer configurations."""
+"""TF-IDF parameters and their conversion from PECOS's vectorizer configurations."""
 
 import json
 import math
@@ -18,7 +18,7 @@ TFIDF_FLAGS = ("language", "pieces", "piece_weight", "ngram_max", "min_df", "max
 
 
 def first_language(setting: str) -> str | None:
-    """Return the first language code of a setting; None if it has none."""
+    """Return the first language code of a ``language`` setting, or None if it has none."""
     return None if setting in (AUTO, AS_WRITTEN) else setting.partition(",")[0]
 
 
@@ -61,12 +61,12 @@ class TfidfParams(Params):
 
     @property
     def splits_scripts(self) -> bool:
-        """Whether each character of a script that writes without spaces is a word."""
+        """Whether each character is a word in scripts that are written without spaces."""
         return self.language != AS_WRITTEN
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> "TfidfParams":
-        """Return the parameters of a saved TF-IDF; in version 1, words are taken as written, without pieces.
+        """Return the parameters of a saved TF-IDF model. In version 1, words are used as written, without pieces.
 
         Args:
             header: the content of its ``params.json``.
@@ -78,7 +78,7 @@ class TfidfParams(Params):
 
     @property
     def description(self) -> str:
-        """A description of the features, for people."""
+        """Description of the features in plain words."""
         if self.language == AS_WRITTEN:
             words = "words as they are written"
         elif self.language == AUTO:
@@ -93,10 +93,10 @@ class TfidfParams(Params):
 
     @classmethod
     def plain(cls, **changes: Any) -> "TfidfParams":
-        """Return parameters for words as written, without pieces.
+        """Return parameters that use words as written, without pieces.
 
         Args:
-            **changes: further parameters.
+            **changes: values of other parameters.
         """
         return cls(**{"language": AS_WRITTEN, "pieces": 0, **changes})
 
@@ -119,7 +119,9 @@ _WITHOUT_EFFECT = ("buffer_size", "threads")
 
 
 def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
-    """Return the parameters of a vectorizer configuration of PECOS (JSON); errors name ``place``, its file or flag."""
+    """Convert a vectorizer configuration of PECOS (JSON) to parameters. Errors name ``place``, which is its file or
+    flag.
+    """
     config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
         raise InputError(
@@ -157,7 +159,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
 
 
 def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
-    """Return the only vectorizer of a configuration, and the norm applied at its end."""
+    """Return the single vectorizer of a configuration, and the norm that is applied at the end."""
     if not isinstance(kwargs, dict):
         raise InputError(f"{place}: kwargs is not an object", expected="the vectorizer's parameters in JSON")
     if "base_vect_configs" not in kwargs:

@@ -1,4 +1,4 @@
-"""Allowed values of parameters, and the error for other values."""
+"""Allowed values of parameters, and the error for values that are not allowed."""
 
 import dataclasses
 import difflib
@@ -16,7 +16,7 @@ from xmc_tf.common.numbers import LARGEST_INT32
 
 
 class MisfitError(InputError):
-    """An error about a parameter; it stores the key so that outer blocks can prepend theirs."""
+    """An error about the value of a parameter. It stores the key, so that enclosing blocks can prepend their own."""
 
     def __init__(self, key: str, problem: str, *, expected: str, received: str, fix: str = "") -> None:
         super().__init__(f"{key} {problem}", expected=expected, received=received, fix=fix)
@@ -38,14 +38,14 @@ def param_field(
     above: float | None = None, below: float | None = None, also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,
 ) -> Any:  # fmt: skip
-    """Return a field of a parameter class."""
+    """Return a field of a parameter class, with its default, help and allowed values."""
     metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "above": above, "below": below}
     return dataclasses.field(default=default, metadata={**metadata, "also": tuple(also), "parse": parse})
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The form of a parameter according to its annotation."""
+    """The form of a parameter, which follows from its annotation."""
 
     type: type
     optional: bool
@@ -62,7 +62,7 @@ class Shape:
 
     @property
     def is_block(self) -> bool:
-        """True if the parameter is a parameter class or a list of entries, one per level."""
+        """True if the parameter is a parameter class or can be a list with one entry per level."""
         return self.chain or dataclasses.is_dataclass(self.type)
 
 
@@ -102,7 +102,7 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
 
 
 def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
-    """Return ``value`` in the parameter's type: 1 is accepted for a float, true is not."""
+    """Return ``value`` converted to the parameter's type. For a float, 1 is accepted, but true is not."""
     kind, fix = shape.type, ""
     is_truth = isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's bool too
     if kind is bool and is_truth:
@@ -140,7 +140,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def expected(field: dataclasses.Field, shape: Shape) -> str:
-    """Return the allowed values of a parameter in words."""
+    """Describe the allowed values of a parameter in words."""
     meta = field.metadata
     if meta.get("choices"):
         words = "one of " + ", ".join(meta["choices"])
@@ -159,7 +159,7 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as JSON, shortened if long."""
+    """Return a value as JSON, shortened if it is long."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -168,7 +168,7 @@ _LONGEST_COMPARED = 200
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the most similar known name; None also for long names, whose search is slow."""
+    """Return the most similar known name, or None. Long names are not compared, because that would be slow."""
     if len(name) > _LONGEST_COMPARED:
         return None
     by_lower = {entry.lower(): entry for entry in known}
