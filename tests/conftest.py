@@ -41,9 +41,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # One worker runs these packages, whose files share processes that have imported TensorFlow, or stages of trainings.
 ONE_WORKER = {"tests/distributed": "ranks", "tests/pipeline": "encoders", "tests/serving": "encoders"}
-# These take half of the time of tests/distributed, which one worker would still run when the others are done.
-_PROGRAMS = ("equal_to_keras", "examples", "collective_core", "keras", "sequences")
-ONE_WORKER |= {f"tests/distributed/test_{name}.py": "programs" for name in _PROGRAMS}
 
 
 def pytest_collection_modifyitems(items):
@@ -63,8 +60,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):  # pytest-xdist documents it for this purpose
-            file = nodeid.split("::")[0]
-            return ONE_WORKER.get(file) or ONE_WORKER.get(file.rpartition("/")[0]) or super()._split_scope(nodeid)
+            folder = nodeid.split("::")[0].rpartition("/")[0]
+            return ONE_WORKER.get(folder) or super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

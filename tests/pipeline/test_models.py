@@ -298,7 +298,7 @@ def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
         assert re.fullmatch(rf"{type(thing).__name__}\(.{{5,150}}\)", repr(thing)), repr(thing)
     again = pickle.loads(pickle.dumps(tuned.tfidf))  # by content
     assert (again.transform(texts) != tuned.tfidf.transform(texts)).nnz == 0
-    temporary = XTransformer(tuned.parts, tuned.metadata, where=tuned.folder, kept=object())
+    temporary = XTransformer(tuned.parts, tuned.metadata, where=tuned.folder, temp_dir=object())
     with pytest.raises(TypeError, match=r"fix: model\.save"):
         pickle.dumps(temporary)
 

@@ -1,4 +1,4 @@
-"""TF-IDF: compiled kernels for training and prediction, and a TensorFlow graph with the same bits for SavedModels."""
+"""TF-IDF: compiled kernels for training and prediction, and a TensorFlow graph with equal results for SavedModels."""
 
 from xmc_tf.features.tfidf import Tfidf
 

@@ -1,4 +1,4 @@
-"""Word characters (letters and digits) and their lower case, as defined by TensorFlow's string operations."""
+"""The characters of words (letters and digits) and their lower case, as TensorFlow's string operations define them."""
 
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 @cache
 def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
-    """Return int32 [NR_CHARACTERS]: the lower case of each character (itself if not ``lowercase``) and its kind."""
+    """Return int32 [NR_CHARACTERS]: each character's lower case (or itself, if not ``lowercase``) and its kind."""
     starts, delta, kind = np.load(RUNS_FILE, allow_pickle=False)
     lengths = np.diff(starts, append=np.int32(NR_CHARACTERS))
     table = np.repeat(kind << 24, lengths)
@@ -40,7 +40,7 @@ def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
 
 
 def spans_of_words(text: str) -> list[tuple[int, int]]:
-    """Return the position where each word of a text begins and ends, as the vectorizer splits it."""
+    """Return the beginning and end of each word of a text, as the vectorizer splits it."""
     codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
     inside = character_table(False)[codes] & IN_WORD != 0
     edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))

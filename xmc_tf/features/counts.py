@@ -1,4 +1,4 @@
-"""Document counts and total counts of n-grams, in one pass over the texts."""
+"""Count the documents and occurrences of n-grams in one pass over the texts."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class NgramCounts(NamedTuple):
 
 
 class NgramCounter:
-    """A counter of n-grams, filled batch by batch. Memory grows with the number of different n-grams only."""
+    """Counts n-grams batch by batch. Memory grows only with the number of distinct n-grams."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self.nr_rows = self._used = self._nr_words = 0
@@ -43,7 +43,7 @@ class NgramCounter:
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
-        """Count the n-grams of more documents; return the indices of new words, whose texts must go to `add_words`."""
+        """Count the n-grams of more documents. Return the indices of new words, which go to `add_words`."""
         self._make_room(self._used + keys.size)
         if self.nr_rows + len(row_splits) > _MAX_COUNT:
             raise InputError(f"there are more than {_MAX_COUNT:,} documents", fix="use a sample of them")
@@ -57,7 +57,7 @@ class NgramCounter:
         self._words += b"".join(word + b"\n" for word in words)
 
     def counted(self) -> NgramCounts:
-        """Return the counts so far; they are valid until the next `add`."""
+        """Return the counts so far, which are valid until `add` is called again."""
         e = self._entries[: self._used]
         return NgramCounts(e["key"], e["total"], e["documents"], e["prefix"], e["word"], bytes(self._words))
 
@@ -81,7 +81,7 @@ class NgramCounter:
 
 @inner
 def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
-    """Return the slot that contains a key or, if none does, the empty one for it."""
+    """Return the slot of a key; if the key is new, return the empty slot in which to store it."""
     mask = len(slots) - 1
     # Keys are hashes, but the low bits of a sum are poorly distributed when words repeat.
     slot = (key ^ (key >> 32)) & mask
@@ -95,7 +95,7 @@ def _count(
     keys: np.ndarray, row_splits: np.ndarray, first_row: int, slots: np.ndarray, entries: np.ndarray, used: int,
     nr_words: int,
 ) -> tuple[int, np.ndarray]:  # fmt: skip
-    """Count rows into the table, which must have room; return its new size and the indices of new words."""
+    """Count the rows in the table, which must have room. Return its new size and the indices of new words."""
     new = np.empty(len(keys), np.int64)
     nr_new = 0
     # The entry of the n-gram that begins at each word; each iteration makes it one word longer.
@@ -135,6 +135,6 @@ def _count(
 
 @kernel
 def _rehash(slots: np.ndarray, entries: np.ndarray, used: int) -> None:
-    """Enter all entries into empty slots."""
+    """Insert all entries into an empty table of slots."""
     for entry in range(used):
         slots[_slot(entries[entry].key, slots, entries)] = entry

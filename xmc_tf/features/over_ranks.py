@@ -1,4 +1,4 @@
-"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process."""
+"""TF-IDF on several ranks: each counts and weighs some of the documents; the files equal those of one process."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -39,7 +39,7 @@ class NgramSums(NamedTuple):
     first: np.ndarray  # the first rank that has seen each n-gram, which names it
 
     def at(self, places: np.ndarray) -> "NgramSums":
-        """Return the n-grams at some positions."""
+        """Return the n-grams at the given positions."""
         return NgramSums(*(column[places] for column in self))
 
 
@@ -49,7 +49,10 @@ def _choose(
     communicator: Communicator, counted: NgramCounts, nr_documents: int, params: TfidfParams, weight: float = 1.0,
     *, required: bool = False,
 ) -> FeatureBlock | None:  # fmt: skip
-    """Return ``choose_block`` for the documents of all ranks, on rank 0; all ranks call it."""
+    """Choose features as ``choose_block`` does, but from the documents of all ranks. All ranks must call it.
+
+    Rank 0 gets the result, all others None.
+    """
     first = communicator.rank == 0
     # Keys are hashes, but their lowest bits are poorly distributed if words repeat.
     owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(communicator.size)).astype(np.int32)
@@ -81,7 +84,7 @@ def _choose(
 
 
 def add_up(parts: Sequence[tuple[np.ndarray, ...]]) -> NgramSums:
-    """Sum the totals and document counts of all ranks by key; the keys are ascending."""
+    """Add up the totals and document counts of all ranks for each key; the keys are ascending."""
     keys, total, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     source = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
     order = np.argsort(keys, kind="stable")  # stable: entries of lower ranks stay first
@@ -94,7 +97,7 @@ def add_up(parts: Sequence[tuple[np.ndarray, ...]]) -> NgramSums:
 
 
 def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:
-    """Return the n-grams of these keys, which this rank has counted, one per line."""
+    """Return the names of n-grams that this rank has counted, one per line, in the order of ``keys``."""
     if not len(keys):
         return b""
     order = np.argsort(keys)
@@ -109,7 +112,10 @@ def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:
 def vectorize_over_ranks(
     communicator: Communicator, texts: Texts, params: TfidfParams, folder: Path, target: Path, *, threads: int = -1
 ) -> csr_matrix:
-    """Fit a TF-IDF, save it in ``folder``, and save the texts' features to ``target``, or resume; all ranks call it."""
+    """Fit a TF-IDF, save it to ``folder``, and save the features of the texts to ``target``; resume if interrupted.
+
+    All ranks must call it.
+    """
     sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
     bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)
     if not communicator.broadcast((folder / "params.json").exists()):

@@ -1,4 +1,4 @@
-"""The folder of a fitted TF-IDF: parameters and checksums as JSON, arrays, and the vocabulary as readable text."""
+"""The folder of a fitted TF-IDF: a JSON file with parameters and checksums, arrays, and a readable vocabulary."""
 
 import io
 import json
@@ -27,7 +27,7 @@ _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
 def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int, lexicon: Lexicon) -> None:
-    """Write the folder; it replaces an older TF-IDF atomically, other files stay."""
+    """Write the folder. An older TF-IDF in it is replaced atomically; other files are kept."""
     contents = {"vocabulary.txt": vocabulary.lines()}
     arrays = {name: getattr(vocabulary, name) for name in _ARRAYS} | (lexicon.to_arrays() if len(lexicon) else {})
     for name, array in arrays.items():
@@ -49,7 +49,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 
 
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    """Check a folder; return the parameters, the vocabulary, the number of documents, and the lexicon."""
+    """Check a folder, and return its parameters, vocabulary, number of documents, and lexicon."""
     folder = Path(folder)
     records = Records.around(folder)
     with verified(folder, records=records):
@@ -75,7 +75,7 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:
-    """Return the parameters of a folder that `save` wrote, with the language that was detected."""
+    """Return the parameters in a folder written by `save`, including the detected language."""
     params: TfidfParams = _header(Path(folder))["params"]
     return params
 
@@ -117,7 +117,7 @@ def _header(folder: Path) -> dict[str, Any]:
 
 
 def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
-    """Return the content of a file, mapped and compared with its checksum."""
+    """Map a file into memory, and verify its checksum."""
     path = folder / name
     stamp = header["files"].get(name)
     if stamp is None:
@@ -130,7 +130,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
 
 
 def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None) -> np.ndarray:
-    """Return a mapped array of ``count`` numbers."""
+    """Map an array of ``count`` numbers from a file."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
     content = _read(folder, name, header)
     try:

@@ -1,4 +1,4 @@
-"""Batches of texts, processed by threads, and the arrays that kernels make of them."""
+"""Process texts in batches with several threads, and hold the arrays that the kernels return."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _TEXTS_PER_READ = 256
 
 
 def text_batches(texts: Texts) -> Iterator[list[bytes]]:
-    """Yield the texts as bytes in batches of at most about a megabyte; a longer text is a batch of its own."""
+    """Yield batches of texts as bytes. A batch has at most about a megabyte, or is a single longer text."""
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
     each = chain.from_iterable(texts.batches(_TEXTS_PER_READ)) if hasattr(texts, "batches") else texts
@@ -54,7 +54,7 @@ def text_batches(texts: Texts) -> Iterator[list[bytes]]:
 
 
 def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
-    """Yield each batch and ``work(batch)`` in order, while threads process the next few; ``work`` releases the GIL."""
+    """Yield each batch and ``work(batch)`` in order; threads process the next ones. ``work`` has to release the GIL."""
     threads = thread_count(threads)
     first = list(islice(batches, 2))
     batches = chain(first, batches)
@@ -79,7 +79,7 @@ def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> 
 
 
 class SplitTexts(NamedTuple):
-    """The words of a batch of texts, the keys of the n-grams of their lemmas, and the keys of their pieces."""
+    """The words of a batch of texts, with the keys of their lemmas' n-grams and of their pieces."""
 
     letters: np.ndarray  # uint8, of all words
     ends: np.ndarray  # int64: where each word ends in the letters
@@ -91,18 +91,18 @@ class SplitTexts(NamedTuple):
     piece_splits: np.ndarray  # int64 [texts + 1]: where each text's pieces begin
 
     def words(self, places: np.ndarray) -> list[bytes]:
-        """Return some words, in lower case if the parameters say so."""
+        """Return the words at some positions, in lower case if the parameters say so."""
         letters = self.letters.tobytes()
         starts = np.where(places > 0, self.ends[places - 1], 0) if len(self.ends) else places
         ends = self.ends[places]
         return [letters[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def lemmas(self, places: np.ndarray, lexicon: Lexicon) -> list[bytes]:
-        """Return the lemmas of some words."""
+        """Return the lemmas of the words at some positions."""
         return list(map(lexicon.lemma, self.words(places), self.sources[places].tolist()))
 
     def piece_names(self, places: np.ndarray, length: int) -> list[bytes]:
-        """Return the feature names of some pieces: "talv*" at the beginning of a word, "*talvi*" within it."""
+        """Return the feature names of some pieces: "talv*" begins a word, "*talvi*" is within one."""
         words = self.word_of_piece[places]
         first = np.searchsorted(self.word_of_piece, words)
         names = []
@@ -114,7 +114,7 @@ class SplitTexts(NamedTuple):
 
 
 def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], SplitTexts]:
-    """Return the function from a batch of texts to words and keys."""
+    """Return a function that splits a batch of texts into words and keys."""
     table = character_table(params.lowercase, params.splits_scripts)
     arrays = lexicon.arrays
 
@@ -128,7 +128,7 @@ def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], S
 def weigher(
     params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon
 ) -> Callable[[list[bytes]], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the function from a batch of texts to features: where each text's end, the features, the weights."""
+    """Return a function that computes the features of a batch of texts: text boundaries, features, and weights."""
     arguments = (
         character_table(params.lowercase, params.splits_scripts),
         params.min_word_length,
@@ -145,7 +145,7 @@ def weigher(
 
 
 def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of all texts, and where each begins."""
+    """Concatenate the bytes of all texts; return them and where each text begins."""
     offsets = np.zeros(len(batch) + 1, np.int64)
     np.cumsum([len(text) for text in batch], out=offsets[1:])
     return kernel_view(np.frombuffer(b"".join(batch), np.uint8), np.uint8), offsets

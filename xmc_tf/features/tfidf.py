@@ -1,4 +1,4 @@
-"""TF-IDF features of texts, fitted in one pass and computed by compiled kernels."""
+"""TF-IDF features of texts, which are fitted in one pass and computed by compiled kernels."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,11 +29,11 @@ _WEIGHTS, _WEIGHTS_OF_COMPOUNDS = (0.5, 0.3), (0.7, 0.5)
 
 
 class Tfidf:
-    """TF-IDF weights of the lemmas of texts, their n-grams, and pieces of long words.
+    """TF-IDF weights of lemmas, n-grams of lemmas, and pieces of long words.
 
     A weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
-    (1 + documents with it)) + 1. The weights of each text are scaled to length 1. Features are in descending order of
-    the number of documents.
+    (1 + documents with the feature)) + 1. The weights of each text are scaled to length 1. Features are sorted by
+    descending number of documents.
 
     Example:
         >>> tfidf = Tfidf.fit(TextFile("X.trn.txt"))
@@ -41,9 +41,9 @@ class Tfidf:
         >>> tfidf.save("model/tfidf")
 
     Args:
-        params: how to split and weigh words.
+        params: how to split texts and weigh words.
         vocabulary: the features.
-        nr_documents: number of documents it was fitted to.
+        nr_documents: number of documents to which it was fitted.
         lexicon: the lemmas of words.
     """
 
@@ -61,10 +61,10 @@ class Tfidf:
 
     @classmethod
     def fit(cls, texts: Texts, params: TfidfParams | None = None, threads: int = -1) -> Self:
-        """Choose the features in one pass; memory grows only with the number of different n-grams.
+        """Choose the features in one pass over the texts. Memory grows only with the number of distinct n-grams.
 
         Args:
-            texts: the texts; bytes are UTF-8.
+            texts: the texts; bytes must be UTF-8.
             params: the parameters; None: the defaults.
             threads: number of threads, which does not change the result; -1: one per core.
 
@@ -86,12 +86,12 @@ class Tfidf:
         """Compute the features of texts.
 
         Args:
-            texts: the texts; bytes are UTF-8.
+            texts: the texts; bytes must be UTF-8.
             threads: number of threads, which does not change the result; -1: one per core.
-            quiet: whether to hide progress.
+            quiet: whether to hide the progress display.
 
         Returns:
-            float32 [texts, features], with ascending features in each row; a text without features is an empty row.
+            A float32 matrix of texts × features; each row is ascending. Texts without features have empty rows.
         """
         sizes, ids, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         quiet_s = float("inf") if quiet else 2.0
@@ -112,7 +112,7 @@ class Tfidf:
         return matrix
 
     def graph(self) -> "TfidfGraph":
-        """Return `transform` as a TensorFlow graph, to call in a larger graph and save."""
+        """Return `transform` as a TensorFlow graph, which can be called within a larger graph and saved."""
         return self._graph
 
     @cached_property
@@ -132,11 +132,11 @@ class Tfidf:
 
     @property
     def names(self) -> list[str]:
-        """The n-gram of each feature, its words separated by a space."""
+        """The n-gram of each feature; its words are separated by spaces."""
         return self._vocabulary.names
 
     def words_of_features(self, text: str) -> dict[int, str]:
-        """Return, for each feature of a text, the words it comes from, in lower case.
+        """Map each feature of a text to the words from which it comes, in lower case.
 
         Args:
             text: the text.
@@ -156,16 +156,16 @@ class Tfidf:
         return found
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder; its ``vocabulary.txt`` lists the names of the features for reading.
+        """Save the vectorizer to a folder. The file ``vocabulary.txt`` lists the feature names in readable form.
 
         Args:
-            folder: folder of the vectorizer; an older vectorizer there is replaced.
+            folder: folder of the vectorizer; an older vectorizer in it is replaced.
         """
         store.save(folder, self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a folder that `save` wrote.
+        """Load a vectorizer from a folder written by `save`.
 
         Args:
             folder: folder of the vectorizer.
@@ -177,7 +177,7 @@ class Tfidf:
 
 
 class Counts(NamedTuple):
-    """The counts of the n-grams of lemmas and of the pieces of long words."""
+    """The counts of the n-grams of lemmas, and of the pieces of long words."""
 
     ngrams: NgramCounts
     pieces: NgramCounts
@@ -186,7 +186,7 @@ class Counts(NamedTuple):
 
 
 def resolved(params: TfidfParams, texts: Texts) -> tuple[TfidfParams, Lexicon]:
-    """Return the parameters with the language of the texts, and its lexicon."""
+    """Return the parameters with the detected language filled in, and the lexicon of the language."""
     languages = chosen_languages(params.language, texts)
     if params.language == AUTO:
         # AUTO remains if no language is found: scripts without spaces are then split all the same.
@@ -195,7 +195,7 @@ def resolved(params: TfidfParams, texts: Texts) -> tuple[TfidfParams, Lexicon]:
 
 
 def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:
-    """Return the parameters with the weight of pieces, which are less useful in long texts."""
+    """Return the parameters with the weight of pieces filled in; it is lower for long texts."""
     if params.piece_weight is not None or not params.pieces:
         return params
     weights = _WEIGHTS_OF_COMPOUNDS if first_language(params.language) in WITH_COMPOUNDS else _WEIGHTS
@@ -203,7 +203,7 @@ def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfPara
 
 
 def count_terms(texts: Texts, params: TfidfParams, lexicon: Lexicon, threads: int, progress: Progress) -> Counts:
-    """Count the n-grams and pieces of texts, the first half of fitting."""
+    """Count the n-grams and pieces of texts, which is the first half of fitting."""
     ngrams, pieces = NgramCounter(), NgramCounter()
     nr_words = 0
     for batch, split in map_in_order(splitter(params, lexicon), text_batches(texts), threads):

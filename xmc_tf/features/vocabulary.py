@@ -1,4 +1,4 @@
-"""The n-grams chosen as features: their order, weights and names."""
+"""The n-grams that were chosen as features: their order, weights and names."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ class Vocabulary:
         return len(self.keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the names, because the function that reads them may be bound to a file."""
+        """Pickle the names themselves, because the function that returns them may depend on a file."""
         return type(self), (self.keys, self.columns, self.idf, partial(bytes, self.lines()))
 
     @property
     def names(self) -> list[str]:
-        """The n-gram of each feature, its words separated by a space."""
+        """The n-gram of each feature; its words are separated by spaces."""
         return self.lines().decode("utf-8").splitlines()
 
 
 class FeatureBlock(NamedTuple):
-    """The features of one kind, n-grams or pieces, in their order."""
+    """The features of one kind (n-grams or pieces) in order."""
 
     keys: np.ndarray
     documents: np.ndarray
@@ -44,13 +44,13 @@ class FeatureBlock(NamedTuple):
 
 
 def choose_block(counted: NgramCounts, params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
-    """Choose the features of one kind among the n-grams or pieces that were counted."""
+    """Choose the features of one kind from the counted n-grams or pieces."""
     kept = best(counted.keys, counted.total, counted.documents, params)
     return FeatureBlock(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
-    """Return the indices of the most frequent n-grams, in the order of features: those of the most documents first."""
+    """Return the indices of the most frequent n-grams, sorted by descending number of documents."""
     kept = np.flatnonzero(documents >= params.min_df)
     if len(kept) > params.max_features:
         order = np.lexsort((keys[kept], -documents[kept], -total[kept]))
@@ -59,7 +59,7 @@ def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: Tfi
 
 
 def vocabulary_of(blocks: Sequence[FeatureBlock], nr_documents: int) -> Vocabulary:
-    """Return the vocabulary of features of several kinds; the weight of a kind is part of its features' weights."""
+    """Merge features of several kinds into a vocabulary; the weight of a kind multiplies its features' weights."""
     keys = np.concatenate([block.keys for block in blocks])
     documents = np.concatenate([block.documents for block in blocks])
     weights = np.repeat([block.weight for block in blocks], [len(block.keys) for block in blocks])
@@ -78,7 +78,7 @@ def vocabulary_of(blocks: Sequence[FeatureBlock], nr_documents: int) -> Vocabula
 
 
 def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:
-    """Return the error for an empty vocabulary; ``most``: the maximum number of documents that share an n-gram."""
+    """Return the error for an empty vocabulary. ``most`` is the maximum number of documents that share an n-gram."""
     if not nr_ngrams:
         return InputError(
             f"no words in {nr_documents:,} documents",
@@ -94,7 +94,7 @@ def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: Tfid
 
 
 def lines_of(counted: NgramCounts, kept: np.ndarray) -> Callable[[], bytes]:
-    """Return a function that assembles the names of the n-grams ``kept``; it keeps only their words in memory."""
+    """Return a function that assembles the names of the n-grams ``kept``; only their words stay in memory."""
     if not len(kept):
         return lambda: b""
     runs = []  # each n-gram's words from last to first; -1 before the first

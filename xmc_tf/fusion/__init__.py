@@ -1,4 +1,4 @@
-"""One calibrated probability from the rankers' scores and the names of the labels."""
+"""Combine the rankers' scores and the label names into one calibrated probability."""
 
 from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence, held_out_folds
 from xmc_tf.fusion.evidence import (

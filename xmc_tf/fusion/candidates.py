@@ -1,4 +1,4 @@
-"""The labels that any source of evidence suggests for a document."""
+"""Candidates: the labels that any source of evidence suggests for a document."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ NOT_MENTIONED = -1
 
 
 class LabelCandidates(NamedTuple):
-    """Labels suggested for documents, sorted by document and label."""
+    """The labels suggested for documents, sorted by document and label."""
 
     rows: np.ndarray  # int64: the document
     labels: np.ndarray  # int64
@@ -29,7 +29,7 @@ class LabelCandidates(NamedTuple):
 
     @property
     def worth(self) -> np.ndarray:
-        """The worth of each candidate's mention: float64; 0 if there is none."""
+        """The worth of each candidate's mention, as float64; 0 for candidates that are not mentioned."""
         return np.asarray(self.mentions.worth[self.mention], np.float64)
 
 
@@ -40,7 +40,7 @@ def join_candidates(
     similar: csr_matrix | None = None,  # an entry for each label whose name is similar to the text
     needs_score: np.ndarray | None = None,  # bool [mentions]: count the label only if the rankers suggest it too
 ) -> LabelCandidates:
-    """Return the union of the labels that rankers (scores from 0 to 1), names and similarities suggest."""
+    """Combine the labels that rankers (with scores from 0 to 1), mentions of names, and similarities suggest."""
     nr_labels = scores.shape[1] if ranked is None else len(ranked)
     by_rankers, values = _keys(scores, nr_labels), scores.data
     if ranked is not None:
@@ -61,7 +61,7 @@ def join_candidates(
 
 
 def _with_none(mentions: Mentions | None) -> Mentions:
-    """Return mentions followed by one of zeros, which index ``NOT_MENTIONED`` finds."""
+    """Append an entry of zeros to the mentions, so that the index ``NOT_MENTIONED`` finds it."""
     if mentions is None:
         return Mentions(*(np.zeros(1) for _ in Mentions._fields))
     return Mentions(*(np.append(column, column.dtype.type(0)) for column in mentions))

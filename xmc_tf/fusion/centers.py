@@ -1,4 +1,4 @@
-"""Centers of labels in the embedding space, and the similarity of documents to them."""
+"""Label centers in the embedding space, and the similarity of documents to them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ EmbedLabels = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class LabelCenters:
-    """The center of each label: the mean direction of the embeddings of its documents and its name."""
+    """The center of each label: the mean direction of the embeddings of its documents and of its name."""
 
     vectors: np.ndarray  # float32 [labels, dim], of length 1; 0 if nothing is known of the label
 
     @classmethod
     def of(cls, Y: csr_matrix, documents: np.ndarray, names: np.ndarray | None) -> Self:
-        """Return the centers of labels; the documents' embeddings all have the same length, those of names length 1."""
+        """Compute the centers. The embeddings of documents must all have the same length, those of names length 1."""
         length = float(np.linalg.norm(documents[:_SOME], axis=1).max(initial=0.0)) or 1.0
         sums = np.asarray(csr_matrix(Y, dtype=np.float32).T @ documents) / np.float32(length)
         if names is not None:
@@ -39,11 +39,11 @@ class LabelCenters:
         return cls((sums / np.where(lengths > 0, lengths, np.float32(1))).astype(np.float32))
 
     def with_added(self, count: int) -> Self:
-        """Return the centers with further labels, which have no documents and so no center."""
+        """Return a copy with ``count`` new labels, which have no documents and therefore no center."""
         return type(self)(np.pad(self.vectors, ((0, count), (0, 0))))
 
     def of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the cosine of each pair of document and center: float64. The documents' embeddings have length 1."""
+        """Return the cosine of the document and the center in each pair, as float64. ``documents`` have length 1."""
         out = np.zeros(len(rows))
         for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // _AT_ONCE)):
             out[part] = np.einsum("ij,ij->i", documents[rows[part]], self.vectors[labels[part]])
@@ -54,7 +54,7 @@ class LabelCenters:
 
     @classmethod
     def load(cls, folder: Path, nr_labels: int) -> Self | None:
-        """Load the centers from a fusion's folder; None if it has none."""
+        """Load the centers from the folder of a fusion; return None if it has none."""
         path = folder / _FILE
         if not path.exists():
             return None
@@ -71,7 +71,7 @@ class LabelCenters:
 
 
 class HeldOutCenters(NamedTuple):
-    """The centers that a fusion is trained with, and those that it uses afterwards."""
+    """The centers with which a fusion is trained, and the centers that it uses afterwards."""
 
     elsewhere: LabelCenters  # without the held-out documents
     every: LabelCenters  # of all documents
@@ -86,7 +86,7 @@ class HeldOutCenters(NamedTuple):
         documents: np.ndarray,  # embeddings of the held-out documents, of length 1
         names: EmbedLabels | None,
     ) -> "HeldOutCenters | None":
-        """Return the centers; None if they would make the model too large."""
+        """Compute both sets of centers; return None if they would make the model too large."""
         if Y.shape[1] * embeddings.shape[1] > _MOST_VALUES:
             return None
         vectors = None if names is None else names(np.arange(Y.shape[1]))

@@ -1,4 +1,4 @@
-"""Decide whether training learns probabilities, and from which evidence and held-out documents."""
+"""Decide whether training learns probabilities, from which evidence, and on which held-out documents."""
 
 import logging
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _MOST_DOCUMENTS = 20_000
 
 
 class EvidenceChoice(NamedTuple):
-    """The things that training learns besides rankers."""
+    """The decisions whether to learn probabilities, and whether label names are evidence."""
 
     probabilities: bool
     label_names: bool
@@ -26,7 +26,7 @@ class EvidenceChoice(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """Reasons not to learn probabilities; "" where there is none."""
+    """Reasons that prevent learning probabilities; "" means that there is no obstacle."""
 
     names: str = ""  # why names cannot be evidence: "no label names"
     probabilities: str = ""  # why there can be no probabilities at all: "the mode matcher"
@@ -36,7 +36,7 @@ class Obstacles(NamedTuple):
 def choose_evidence(
     probabilities: bool | None, label_names: bool | None, nr_documents: int, obstacles: Obstacles
 ) -> EvidenceChoice:
-    """Return what training learns, and log why it learns no probabilities if the user left that open (None)."""
+    """Decide what to learn; if the user left probabilities open (None) and they are not learned, log the reason."""
     no_names = obstacles.names or obstacles.probabilities
     if label_names and no_names:
         raise InputError(
@@ -75,7 +75,7 @@ def choose_evidence(
 
 
 def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
-    """Return the documents to hold out in each training, ascending; few documents need several trainings."""
+    """Return the documents to hold out in each training run, ascending. With few documents, there are several runs."""
     size = nr_documents // SHARE
     if nr_documents < FEWEST:
         return []

@@ -1,4 +1,4 @@
-"""The part of a model that turns rankers' scores, and label names if it has them, into one probability."""
+"""The part of a model that turns the rankers' scores and, if available, label names into one probability."""
 
 import dataclasses
 import logging
@@ -32,7 +32,7 @@ ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray], csr_matrix]
 
 @dataclass(eq=False)
 class ProbabilityModel:
-    """Turns the scores of rankers into probabilities, with the names of the labels as further evidence."""
+    """Turns the rankers' scores into probabilities; label names can be additional evidence."""
 
     fusion: Fusion
     names: LabelNames | None = None  # None: names are no evidence
@@ -53,7 +53,7 @@ class ProbabilityModel:
         embeddings: np.ndarray | None = None,  # of all documents, of one length; None: do not use label centers
         language: str = AS_WRITTEN,
     ) -> Self:
-        """Learn on held-out documents to turn the rankers' scores, and the evidence of names, into probabilities."""
+        """Learn on held-out documents to turn the rankers' scores and the evidence of names into probabilities."""
         Y = csr_matrix(Y)
         label_names, mentions, known = None, None, np.bincount(Y.indices, minlength=Y.shape[1]) > 0
         hidden = [hidden_labels(known if names else known & False, fold) for fold in range(len(folds))]
@@ -88,21 +88,21 @@ class ProbabilityModel:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels, including those added after training."""
+        """The number of labels, including those added after training."""
         return self.fusion.nr_labels
 
     @property
     def parts(self) -> dict[str, Callable[[Path], object]]:
-        """The functions that write the parts of a model's folder, by the names of the parts."""
+        """The functions that write the parts of a model folder, by the name of the part."""
         named = {} if self.names is None else {NAMES: self.names.save}
         return {FUSION: self.fusion.save, **named}
 
     def in_text(self, text: str) -> Mentions | None:
-        """Return the labels that a text mentions; None: names are no evidence."""
+        """Return the labels that a text mentions, or None if names are not evidence."""
         return None if self.names is None else self.names.mentions([text], 1)
 
     def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
-        """Return the model with labels added after training, by their lines of names."""
+        """Return a copy with labels added after training; ``lines`` has the names of each new label."""
         needed = embed is not None and self.fusion.similarity is not None
         vectors = embed(label_vocabulary(lines).preferred) if needed and embed is not None else None
         names = None if self.names is None else self.names.with_added(lines)
@@ -117,7 +117,7 @@ class ProbabilityModel:
         threads: int = -1,
         vectors: np.ndarray | None = None,  # embeddings of the documents, of length 1
     ) -> csr_matrix:
-        """Return the probabilities of the best labels: documents × labels, descending within a row."""
+        """Return the probabilities of the best labels as a matrix of documents × labels; rows descend by value."""
         mentions = None if texts is None or self.names is None else self.names.mentions(texts, threads)
         if self.allowed is not None:
             scores = _of_labels(scores, self.allowed)
@@ -130,7 +130,7 @@ class ProbabilityModel:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Load the parts from a model's folder; None if the model does not have them."""
+        """Load the parts from a model folder; return None if the model does not have them."""
         there = {name for name in (NAMES, FUSION) if (folder / name).is_dir()}
         if not there:
             return None
@@ -154,7 +154,7 @@ class ProbabilityModel:
 
 
 def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:
-    """Return the labels that the training of a fold treats as if they had no documents: bool [labels]."""
+    """Return which labels a fold's training run treats as if they had no documents: bool [labels]."""
     labels = np.flatnonzero(known)
     out = np.zeros(len(known), bool)
     out[np.random.default_rng([fold, 0x68696465]).permutation(labels)[: len(labels) // HIDDEN]] = True
@@ -162,7 +162,7 @@ def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:
 
 
 def _names_once(names: Sequence[str], embed: Embed) -> EmbedLabels:
-    """Return a function that embeds the names of labels, each name only once."""
+    """Return a function that embeds label names and caches the embeddings."""
     vectors: dict[int, np.ndarray] = {}
 
     def of_labels(labels: np.ndarray) -> np.ndarray:
@@ -183,27 +183,27 @@ def _incomplete(folder: Path, missing: str) -> InputError:
 
 
 def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
-    """Return the matrix with only the columns of some labels filled."""
+    """Return a copy of the matrix in which only the columns of the given labels have entries."""
     out = csr_matrix(values @ diags(np.isin(np.arange(values.shape[1]), labels).astype(np.float32)))
     out.eliminate_zeros()
     return out
 
 
 def bounded_post_processor(name: str) -> str | None:
-    """Return the post-processor that gives the fusion scores from 0 to 1 instead of the rankers'; None: theirs does."""
+    """Return the variant of a post-processor whose scores are from 0 to 1, for the fusion; None: no change needed."""
     return "sigmoid" if name == "noop" else name.removeprefix("log-") if name.startswith("log-") else None
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The kind of scores of a prediction, and the threshold that labels must reach."""
+    """Whether a prediction returns probabilities, and the threshold for labels."""
 
     probable: bool  # whether the scores are probabilities; else they are the rankers'
     threshold: float | None
 
 
 def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
-    """Return what the options decide about scores and labels. A post-processor asks for the rankers' scores."""
+    """Decide from the options what to predict. If a post-processor is set, scores are those of the rankers."""
     if options.scores == "probability" and fusion is None:
         raise InputError(
             "this model has no probabilities",
@@ -224,7 +224,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
 
 
 def promised_threshold(fusion: Fusion, min_precision: float) -> float:
-    """Return the lowest threshold that keeps a required precision, and log the evidence for it."""
+    """Return the lowest threshold that keeps a required precision; log the evidence for it."""
     threshold, precision, count = fusion.curve.for_precision(min_precision)
     on = f"{precision:.1%} of {count:,} held-out labels were right" if count else f"held-out precision {precision:.1%}"
     sure = f", at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}" if count else ""

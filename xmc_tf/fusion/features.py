@@ -1,4 +1,4 @@
-"""The features of a candidate, from which its probability is computed."""
+"""The features of a candidate label, from which its probability is computed."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ LARGEST = 9.0  # bound of log-odds
 
 
 def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.ndarray:
-    """Return float64 [candidates, features]; ``log_documents``: log(1 + training documents) of their labels."""
+    """Return float64 [candidates, features]. ``log_documents`` is log(1 + training documents) of each label."""
     best, total = _best_of_rows(found.rows, found.score), _sums_of_rows(found.rows, found.score)
     scores, worths, similarity, closeness = found.score, found.worth, found.similarity, found.closeness
     ranked, named = scores > 0, worths > 0
@@ -77,7 +77,7 @@ def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.
 
 
 def log_odds(probability: np.ndarray) -> np.ndarray:
-    """Return log(p / (1 - p)), limited to ``LARGEST``."""
+    """Return log(p / (1 - p)), limited to the range from -``LARGEST`` to ``LARGEST``."""
     least = 1.0 / (1.0 + np.exp(LARGEST))
     probability = np.clip(probability, least, 1.0 - least)
     return np.log(probability / (1.0 - probability))

@@ -1,4 +1,4 @@
-"""One probability for each label, from the scores of rankers and the names in the text."""
+"""Compute one probability per label from the rankers' scores and the label names in the text."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ _FIX = "copy the model again"
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """A small model that combines the scores of rankers and the names in a text into one calibrated probability."""
+    """A small model that combines the rankers' scores and the names in a text into one calibrated probability."""
 
     weights: np.ndarray  # float64, one for each of features.NAMES
     new_weights: np.ndarray  # the same, for labels without training documents
@@ -70,7 +70,7 @@ class Fusion:
         fold_sizes: Sequence[int] = (),  # given if the held-out documents are among those of Y
         centers: HeldOutCenters | None = None,
     ) -> Self:
-        """Learn from documents on which the rankers were not trained."""
+        """Learn from documents that were held out when the rankers were trained."""
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
@@ -118,7 +118,7 @@ class Fusion:
         )  # fmt: skip
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
-        """Return the fusion, extended by labels that have no training documents."""
+        """Return a copy with ``count`` new labels, which have no training documents."""
         similarity, first = self.similarity, len(self.log_documents)
         if similarity is not None and vectors is not None:
             similarity = similarity.with_added(np.arange(first, first + count, dtype=np.int32), vectors)
@@ -136,7 +136,7 @@ class Fusion:
         vectors: np.ndarray | None = None,
         allowed: np.ndarray | None = None,  # labels that may be similar to documents; None: all
     ) -> csr_matrix:
-        """Return the probabilities of the best labels: documents × labels, descending within a row."""
+        """Return the probabilities of the best labels as a matrix of documents × labels; rows descend by value."""
         similarity = self.similarity
         if similarity is not None and allowed is not None:
             some = np.isin(similarity.labels, allowed)
@@ -180,7 +180,7 @@ class Fusion:
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
 
     def _with_closeness(self, found: LabelCandidates, vectors: np.ndarray | None) -> LabelCandidates:
-        """Return candidates with the cosine of document and label center, or ``FARTHEST`` without documents."""
+        """Add the cosine of document and label center; it is ``FARTHEST`` for labels without documents."""
         if self.centers is None or vectors is None:
             return found
         closeness = self.centers.of_pairs(vectors, found.rows, found.labels)
@@ -190,7 +190,7 @@ class Fusion:
     def _best(
         self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the probabilities and labels of the best labels of all documents, and their number in each."""
+        """Return the probabilities and labels of the best candidates, and the number of them in each document."""
         probability = self._probability(found)
         ranks = rank_in_document(found.rows, found.labels, probability, self.log_documents[found.labels] > 0)
         order = np.lexsort((found.labels, -probability, found.rows))
@@ -209,7 +209,7 @@ class Fusion:
         return _sigmoid(raw)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder, which must not exist."""
+        """Write a folder, which must not exist yet."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         np.save(folder / _DOCUMENTS, self.log_documents)
@@ -231,7 +231,7 @@ class Fusion:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a folder that `save` wrote."""
+        """Load a folder written by `save`."""
         path = Path(folder) / FUSION_HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
         if content.get("version") != _VERSION or any(
@@ -258,12 +258,12 @@ class Fusion:
 
 
 def _fitted(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Return weights, rounded so that they do not depend on the version of the math libraries."""
+    """Fit the weights, and round them so that they do not depend on the version of the math libraries."""
     return np.round(fit_logistic(features, right, start, penalty), 6)
 
 
 def _shifted(weights: np.ndarray, features: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return weights whose constant makes the mean probability equal to the share of right candidates."""
+    """Change the constant so that the mean probability equals the share of correct candidates; return the weights."""
     weights = weights.copy()
     if not right.any() or right.all():
         return weights
@@ -288,7 +288,7 @@ def calibrating_shift(
     found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
     rank_weights: np.ndarray,
 ) -> float:  # fmt: skip
-    """Return the shift to add to the log-odds of labels without documents, so that those shown are calibrated."""
+    """Return the shift for the log-odds of labels without documents that makes their best candidates calibrated."""
     documents = np.unique(found.rows)
     some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
     rows, labels, raw, right, known, wanted = (
@@ -309,7 +309,7 @@ def calibrating_shift(
 
 
 class _Folds:
-    """Held-out documents by fold, and what the rankers knew that were trained without the fold and hidden labels."""
+    """The held-out documents of each fold, and what the fold's rankers knew: no held-out documents or hidden labels."""
 
     def __init__(
         self, truth: csr_matrix, documents: np.ndarray, hidden: Sequence[np.ndarray], sizes: Sequence[int]
@@ -318,7 +318,7 @@ class _Folds:
         self._ranges = list(pairwise(np.cumsum([0, *sizes]).tolist()))
 
     def documents_elsewhere(self, found: "LabelCandidates | Mentions") -> np.ndarray:
-        """Return for each candidate the number of documents of its label that the rankers of its fold knew."""
+        """Return, for each candidate, the number of documents with its label that its fold's rankers trained on."""
         counts = self._documents[found.labels]
         for first, last in self._ranges:
             own = np.bincount(self._truth[first:last].indices, minlength=len(self._documents))
@@ -328,7 +328,7 @@ class _Folds:
         return counts
 
     def hidden_of(self, found: "LabelCandidates | Mentions") -> np.ndarray:
-        """Return whether the label of each candidate was hidden from the rankers of its fold."""
+        """Return, for each candidate, whether its label was hidden from the rankers of its fold."""
         out = np.zeros(len(found.rows), bool)
         for one, (first, last) in zip(self._hidden, self._ranges, strict=False):
             some = slice(*np.searchsorted(found.rows, [first, last]))
@@ -337,7 +337,7 @@ class _Folds:
 
     @property
     def nr_hidden(self) -> int:
-        """Number of labels of held-out documents that were hidden."""
+        """The number of labels of held-out documents that were hidden."""
         return sum(
             int(one[self._truth[first:last].indices].sum())
             for one, (first, last) in zip(self._hidden, self._ranges, strict=False)

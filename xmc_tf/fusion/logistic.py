@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method; the order of additions is fixed, so threads do not change the result."""
+"""Logistic regression by Newton's method. Sums have a fixed order, so threads do not change the result."""
 
 import math
 
@@ -11,7 +11,7 @@ _LEAST_SCALE = 0.05  # bounds the weight of a feature that is nearly constant
 
 
 def fit_logistic(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Return the weights of a logistic regression, pulled towards ``start``; a larger penalty stays closer to it."""
+    """Fit a logistic regression whose weights are pulled towards ``start``, more strongly with a larger penalty."""
     features = np.ascontiguousarray(features, np.float64)
     scale = np.sqrt(_mean_squares(features))
     scale[scale == 0] = 1.0
@@ -37,7 +37,7 @@ def fit_logistic(features: np.ndarray, right: np.ndarray, start: np.ndarray, pen
 
 @kernel
 def _mean_squares(features: np.ndarray) -> np.ndarray:
-    """Return the mean square of each column."""
+    """Return the mean of the squares of each column."""
     out = np.zeros(features.shape[1])
     for i in range(features.shape[0]):
         for j in range(features.shape[1]):

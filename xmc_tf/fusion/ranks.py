@@ -1,7 +1,7 @@
-"""Calibration by rank: a probability also depends on the label's rank in its document.
+"""Calibration by rank: the probability of a label also depends on its rank in the document.
 
-If all labels of a document have small probabilities, its best one is right more often than its features say. The rank
-is the number of better labels with training documents. The correction keeps the order of the labels.
+If all labels of a document have small probabilities, the best one is correct more often than its features suggest. The
+rank is the number of better labels that have training documents. The correction does not change the order of labels.
 """
 
 import numpy as np
@@ -17,8 +17,9 @@ _FITTED = 20  # best labels of a document, from which the weights are learned
 
 
 def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the number of better candidates of the same document whose labels have training documents. Other labels do
-    not count, so adding labels does not change the probabilities of existing ones.
+    """Return, for each candidate, the number of better ones in its document whose labels have training documents.
+
+    Labels without documents do not count, so adding labels does not change the probabilities of existing ones.
     """
     order = np.lexsort((labels, -probability, rows))
     better = np.concatenate([[0], np.cumsum(known[order])])
@@ -28,7 +29,7 @@ def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarr
 
 
 def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the weights of the calibration: float64, one for each of ``RANK_NAMES``."""
+    """Fit the weights of the calibration: float64, one for each of ``RANK_NAMES``."""
     some = ranks < _FITTED
     weights = np.round(fit_logistic(_features(probability[some], ranks[some]), right[some], SAME), 6)
     keeps_order = (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0
@@ -36,7 +37,7 @@ def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.nda
 
 
 def calibrated(probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return calibrated probabilities: float32, in the same order within a document."""
+    """Return calibrated probabilities as float32; the order within a document is unchanged."""
     return expit(_features(probability, ranks) @ weights).astype(np.float32)
 
 

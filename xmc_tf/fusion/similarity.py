@@ -1,4 +1,4 @@
-"""The similarity of texts to the names of labels without training documents, by an encoder's embeddings."""
+"""The similarity, by an encoder's embeddings, of texts to the names of labels without training documents."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """Embeddings of the names of labels without training documents; similarity is (cosine - ``least``) / ``scale``."""
+    """Embeddings of the names of labels without documents. The similarity is (cosine - ``least``) / ``scale``."""
 
     labels: np.ndarray  # int32, ascending
     vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of length 1
@@ -34,22 +34,22 @@ class Similarity:
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
-        """Return the similarity whose limit and scale give a document ``MOST`` candidates on average."""
+        """Choose ``least`` and ``scale`` so that a document has ``MOST`` candidates on average."""
         some = documents[:: -(-len(documents) // _MOST_MEASURED)]
         cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
         # Rounded so that they do not depend on the version of the math libraries.
         return cls(labels, vectors, round(float(cosines[-1]), 4), max(round(float(cosines.std()), 4), 1e-3))
 
     def of_labels(self, labels: np.ndarray, vectors: np.ndarray) -> Self:
-        """Return the same similarity for other labels."""
+        """Return a copy with other labels but the same ``least`` and ``scale``."""
         return dataclasses.replace(self, labels=np.asarray(labels, np.int32), vectors=vectors)
 
     def with_added(self, labels: np.ndarray, vectors: np.ndarray) -> Self:
-        """Return the similarity with further labels, whose numbers are higher."""
+        """Return a copy with additional labels, which must have higher numbers."""
         return self.of_labels(np.concatenate([self.labels, labels]), np.concatenate([self.vectors, vectors]))
 
     def candidates(self, documents: np.ndarray, nr_labels: int) -> csr_matrix:
-        """Return the most similar labels of each document: documents × labels, entries of 1."""
+        """Return the most similar labels of each document as a matrix of documents × labels with entries of 1."""
         rows, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for low in range(0, len(documents), _ROWS):
             cosines = documents[low : low + _ROWS] @ self.vectors.T
@@ -65,7 +65,7 @@ class Similarity:
         return out
 
     def of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the similarity of each pair of document and label: float64; 0 for labels without an embedding."""
+        """Return the similarity of each pair of document and label as float64; 0 for labels without an embedding."""
         out = np.zeros(len(rows))
         if not len(self.labels):
             return out
@@ -84,7 +84,7 @@ class Similarity:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Load the similarity from a fusion's folder; None if it has none."""
+        """Load the similarity from the folder of a fusion; return None if it has none."""
         path = folder / _FILE
         if not path.exists():
             return None
@@ -98,7 +98,7 @@ class Similarity:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedNames:
-    """Embeddings of the names of labels without documents, and of held-out documents."""
+    """The embeddings of the names of labels without documents, and of the held-out documents."""
 
     similarity: Similarity  # of labels that are new or treated as new
     new: np.ndarray  # labels without documents, ascending
@@ -106,11 +106,11 @@ class EmbeddedNames:
 
     @classmethod
     def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
-        """Embed the names of labels that are new or treated as new (bool [labels] each)."""
+        """Embed the names of all ``read_as_new`` labels, of which ``new`` have no documents: bool [labels] each."""
         labels = np.flatnonzero(read_as_new).astype(np.int32)
         return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
 
     def of_new(self) -> Similarity:
-        """Return the similarity of only the labels without documents."""
+        """Return the similarity for only those labels that have no documents."""
         place = np.searchsorted(self.similarity.labels, self.new)
         return self.similarity.of_labels(self.new, self.similarity.vectors[place])

@@ -1,4 +1,4 @@
-"""Thresholds of probabilities, chosen on held-out documents: for the best F1, or for a required precision."""
+"""Probability thresholds for the best F1 or for a required precision, chosen on held-out documents."""
 
 import math
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _FEWEST = 30  # the precision of fewer predicted labels is not a reliable estima
 
 
 class PrecisionThreshold(NamedTuple):
-    """A threshold that keeps a required precision, and the evidence for it."""
+    """A threshold that keeps a required precision, and the evidence for this."""
 
     threshold: float  # the lowest probability that is predicted
     precision: float  # of the held-out labels above it
@@ -26,7 +26,7 @@ class PrecisionThreshold(NamedTuple):
 
 
 class PrecisionCurve(NamedTuple):
-    """Precision and recall on held-out documents, by threshold."""
+    """Precision and recall on held-out documents at each threshold."""
 
     thresholds: list[float]  # descending
     precision: list[float]  # of the labels with at least this probability
@@ -43,7 +43,7 @@ class PrecisionCurve(NamedTuple):
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
     def for_precision(self, least: float) -> PrecisionThreshold:
-        """Return the lowest threshold at which new documents keep this precision with confidence ``CONFIDENCE``."""
+        """Return the lowest threshold at which new documents reach a precision with confidence ``CONFIDENCE``."""
         lower = np.array(self.lower or self.precision)
         enough = np.flatnonzero(lower >= least)
         if not len(enough):
@@ -62,7 +62,7 @@ class PrecisionCurve(NamedTuple):
 
 
 def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> PrecisionCurve:
-    """Measure precision and recall by threshold; ``nr_right`` counts all labels of the held-out documents."""
+    """Measure precision and recall at each threshold. ``nr_right`` is the number of true labels of all documents."""
     order = np.argsort(-probability, kind="stable")
     hits = np.cumsum(right[order])
     count = len(order)
@@ -82,14 +82,17 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, 
 
 
 def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
-    """Return the expected calibration error: the mean distance of probability and share of right labels."""
+    """Return the expected calibration error: the mean difference between probability and share of correct labels."""
     bins = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
     gaps = np.bincount(bins, probability.astype(np.float64) - right, _BINS)
     return float(np.abs(gaps).sum() / len(bins)) if len(bins) else math.nan
 
 
 def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return running sums over documents of h², h·c and c²: c candidates, h of them right, the most probable first."""
+    """Return running sums over documents of h², h·c and c², from the most probable candidate to the least.
+
+    A document has c candidates so far, of which h are correct.
+    """
     by_row = np.argsort(rows, kind="stable")
     hit = right[by_row].astype(np.float64)
     first = np.searchsorted(rows[by_row], rows[by_row])  # index of the document's first candidate
@@ -107,7 +110,7 @@ def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, n
 def _lower_bounds(
     counts: np.ndarray, precision: np.ndarray, h2: np.ndarray, hc: np.ndarray, c2: np.ndarray
 ) -> np.ndarray:
-    """Return Wilson's lower bound of each precision, for the effective number of independent labels."""
+    """Return Wilson's lower bound of each precision, based on the effective number of independent labels."""
     alone = precision * (1 - precision) / counts
     # Labels of a document that agree more than by chance count as fewer labels, but never as more.
     together = np.maximum((h2 - 2 * precision * hc + precision**2 * c2) / counts**2, alone)

@@ -1,1 +1,1 @@
-"""Tables of documents: CSV and other files read into one SQLite database with labels and splits."""
+"""Tables of documents: read CSV and other files into an SQLite database with texts, labels and splits."""

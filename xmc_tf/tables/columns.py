@@ -1,4 +1,4 @@
-"""Choice of the text and label columns, by flag or by a guess."""
+"""Determine the text and label columns, from flags or by guessing."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by position."""
+    """The positions of the columns to read, and how to interpret them."""
 
     texts: tuple[int, ...]
     labels: int | None
@@ -41,17 +41,17 @@ class Columns:
 
     @property
     def merges_rows(self) -> bool:
-        """Whether several rows may be one document."""
+        """Whether several rows may belong to the same document."""
         return self.document is not None or self.same_text
 
     def document_of(self, cells: Sequence[Any]) -> str | None:
-        """Return the key that rows of the same document share; None: each row is a document."""
+        """Return a key that all rows of the same document share, or None if each row is a document."""
         if self.document is not None:
             return _text(cells[self.document])
         return self.text_of(cells) if self.same_text else None
 
     def text_of(self, cells: Sequence[Any]) -> str:
-        """Return the text of a row: its cells, joined by line ends."""
+        """Return the text of a row: the cells of all text columns, joined by line breaks."""
         return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
 
     def id_of(self, cells: Sequence[Any]) -> str:
@@ -60,7 +60,7 @@ class Columns:
         return "" if place is None else " ".join(_text(cells[place]).split())
 
     def labels_of(self, cells: Sequence[Any]) -> list[str]:
-        """Return the distinct labels of a row, in their order."""
+        """Return the labels of a row in their order, without duplicates."""
         if self.labels is None:
             return [label for at, label in self.indicators if _text(cells[at]).strip().lower() in _YES]
         cell = cells[self.labels]
@@ -73,7 +73,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainedColumns:
-    """The columns of the table that a model was trained on, by name."""
+    """The names of the columns of the table on which a model was trained."""
 
     texts: tuple[str, ...]
     labels: str | None = None
@@ -85,7 +85,7 @@ class TrainedColumns:
 
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
-        """Return the names of chosen columns."""
+        """Create `TrainedColumns` from column positions and the names of all columns."""
         labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
         return cls(
             tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
@@ -94,7 +94,7 @@ class TrainedColumns:
 
     @classmethod
     def from_json(cls, content: Any) -> Self | None:
-        """Return the result of `to_json`; None for other values."""
+        """Restore an object from the result of `to_json`; return None for anything else."""
         if not isinstance(content, dict) or not isinstance(content.get("texts"), list):
             return None
         known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
@@ -108,16 +108,16 @@ class TrainedColumns:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """The user's choice of columns; None: as in training, else guessed.
+    """The user's choice of columns. None means the same column as in training, or else a guess.
 
     Args:
         text: names of the text columns.
-        labels: name of the label column; or names of columns of 0 and 1, one per label, separated by commas.
-        separator: between the labels of a cell; "" for one label per cell.
-        document: name of the column that identifies the document, if each row holds one of its labels; "": each row is
-            a document.
-        ids: name of the column with the identifiers of documents, for lists of documents.
-        trained: the columns that the model was trained on.
+        labels: name of the label column, or the comma-separated names of columns of 0 and 1, one for each label.
+        separator: separator of the labels in a cell; "" if each cell holds one label.
+        document: name of the column that identifies the document, if each row holds one of the document's labels; "" if
+            each row is a document.
+        ids: name of the column with document identifiers, which are shown in lists of documents.
+        trained: the columns on which the model was trained.
         python: whether messages name Python arguments instead of flags.
     """
 
@@ -130,7 +130,7 @@ class ColumnOptions:
     python: bool = False
 
     def named(self, what: str) -> str:
-        """Return how a user names a column, for messages.
+        """Return the flag or argument with which users select a column, for messages.
 
         Args:
             what: "text", "label", "document" or "id".
@@ -143,7 +143,7 @@ class ColumnOptions:
 def choose_columns(
     name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
 ) -> tuple[Columns, list[str]]:
-    """Return the columns to read, and a sentence about each guess from the first rows (up to `SAMPLE`)."""
+    """Return the columns to read, and a sentence for each guess, which is based on the first rows (up to `SAMPLE`)."""
     options = _as_trained(options, name, columns, labelled)
     choice = _Choice(name, columns, sample[:_FIRST], options, labelled)
     document = choice.place(options.document, "document") if options.document else None
@@ -171,7 +171,7 @@ def choose_columns(
 
 
 class _Choice:
-    """Chooses columns by the options and the first rows; ``guesses`` holds a sentence about each guess."""
+    """Chooses columns based on the options and the first rows; ``guesses`` has a sentence for each guess."""
 
     def __init__(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], options: ColumnOptions, labelled: bool
@@ -188,7 +188,7 @@ class _Choice:
         self.guesses.append(f"{text} ({flag})")
 
     def labels(self, document: int | None) -> tuple[int | None, list[tuple[int, str]]]:
-        """Return the position of the label column, or positions and names of the columns of 0 and 1."""
+        """Return the position of the label column, or else the positions and names of the columns of 0 and 1."""
         options, columns = self.options, self.columns
         if options.trained is not None and options.trained.indicators and options.labels is None:
             return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
@@ -218,7 +218,7 @@ class _Choice:
         return (labels, []) if labels is not None or not self.labelled else (None, self.indicators(document))
 
     def indicators(self, document: int | None) -> list[tuple[int, str]]:
-        """Return positions and names of the columns of 0 and 1 that each stand for a label."""
+        """Return the positions and names of the columns of 0 and 1, each of which stands for a label."""
         columns = self.columns
         longest = max(range(len(columns)), key=self.mean_length, default=0)
         taken = {document, longest, _by_name(columns, TEXTS), column_of_ids(columns)}
@@ -253,7 +253,7 @@ class _Choice:
         return (found,) if title is None else (title, found)
 
     def merged(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
-        """Return the columns of a table that may have one row for each pair of document and label."""
+        """Return the columns; rows are to be merged if the table seems to have a row per document and label."""
         rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
         by = _rows_are_pairs([row for row in rows if row[1] and row[2]])
         more = "" if self.options.python else ' (--document-column; "" if each row is a document of its own)'
@@ -268,7 +268,7 @@ class _Choice:
         return found
 
     def only_lists(self, document: int | None) -> int | None:
-        """Return the position of the only column whose cells are lists of short parts; None: none, or several."""
+        """Return the position of the only column whose cells list short texts; None if there are none or several."""
         found = []
         for at, plain in enumerate(self.plain):
             if at == document or plain in _NEITHER:
@@ -285,7 +285,7 @@ class _Choice:
         return sum(len(_text(row[at])) for row in self.rows) / max(len(self.rows), 1)
 
     def unknown(self, what: str, flag: str) -> InputError:
-        """Return the error that asks which column is meant, with some cells of each."""
+        """Return an error that asks for the column and shows some cells of each column."""
         shown = []
         for at, column in enumerate(self.columns[:_SHOWN_COLUMNS]):
             cells = [" ".join(_text(row[at]).split()) for row in self.rows[:3]]
@@ -299,7 +299,7 @@ class _Choice:
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
-    """Return the options, with gaps filled by the columns that the model was trained on."""
+    """Return the options; those that are not set are taken from the columns on which the model was trained."""
     trained = options.trained
     if trained is None:
         return options
@@ -326,7 +326,7 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
 
 
 def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
-    """Return the position of a column that a user names, in any case, or gives as a number."""
+    """Return the position of a column, which is given by its name (in any case) or its number."""
     lower = [column.strip().lower() for column in columns]
     for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
         if candidates.count(one) == 1:
@@ -338,7 +338,7 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
 
 
 def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
-    """Return the position of the column of document identifiers, by its usual names; None: there is none."""
+    """Return the position of the column of document identifiers, found by common names; None if there is none."""
     return _by_name(columns, IDS, taken)
 
 
@@ -353,7 +353,7 @@ def _are_zeros_and_ones(cells: Iterable[Any]) -> bool:
 
 
 def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Return what identifies a document of (identifier, text, labels) rows: "id", "text", or "" if each row is one."""
+    """Return how (identifier, text, labels) rows form documents: by "id", by "text", or "" if each is one."""
     labels: dict[str, set[str]] = {}
     ids: dict[str, str] = {}
     same_id = same_text = 0

@@ -1,4 +1,4 @@
-"""The labels in a cell: the separator, and what belongs to the format rather than to a label."""
+"""Split cells into labels, and remove what belongs to the file format."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def label_separator(cells: Sequence[str]) -> str:
-    """Guess the separator of labels: a character in many cells, most of whose parts look like labels."""
+    """Guess the separator of labels: a character that many cells contain and that splits them into label-like parts."""
     cells = [cell for cell in cells if cell.strip()]
     if cells and sum(cell.strip()[0] == "[" and cell.strip()[-1] == "]" for cell in cells) >= 0.9 * len(cells):
         return BRACKETS
@@ -50,7 +50,7 @@ def _separates(separator: str, cells: Sequence[str]) -> bool:
 
 
 def labels_in(text: str, separator: str) -> list[str]:
-    """Return the distinct labels of a cell, in their order; ``separator``: "" for one label, or `BRACKETS`."""
+    """Split a cell into its distinct labels, in order. ``separator`` may be "" (one label) or `BRACKETS`."""
     if separator == BRACKETS and text.strip()[:1] == "[":
         found = ["".join(groups).replace("\\'", "'").replace('\\"', '"') for groups in _IN_BRACKETS.findall(text)]
     else:
@@ -59,11 +59,11 @@ def labels_in(text: str, separator: str) -> list[str]:
 
 
 def are_whole_floats(labels: Iterable[str]) -> bool:
-    """Return whether labels are whole numbers, some written as 2580.0, as pandas does if a cell is empty."""
+    """Return whether all labels are whole numbers, some in the form 2580.0, as pandas does if a cell is empty."""
     found = list(labels)
     return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
 
 
 def as_whole(label: str) -> str:
-    """Return 2580 for 2580.0, and other labels unchanged."""
+    """Convert "2580.0" to "2580", and return other labels unchanged."""
     return label.partition(".")[0] if _WHOLE.fullmatch(label) else label

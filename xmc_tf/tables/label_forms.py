@@ -1,4 +1,4 @@
-"""Reading of labels in the forms that are common in Python: matrices, DataFrames, lists and texts."""
+"""Read labels from matrices, DataFrames, lists and texts."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,17 +39,17 @@ class LabelData:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the matrix, or the number of documents."""
+        """The shape of the matrix; for other forms, the number of documents."""
         return tuple(self.values.shape) if self.is_matrix else (len(self.values),)
 
     @property
     def lists(self) -> list[list[Any]]:
-        """The labels of each document: names or integers."""
+        """The labels of each document as a list of names or integers."""
         return [[label] for label in listed(self.values)] if self.form == SINGLE else self.values
 
     @property
     def names(self) -> list[list[str]]:
-        """The labels of each document as texts; for a matrix, the names of its columns."""
+        """The labels of each document as strings; for a matrix with named columns, the column names."""
         if self.columns is not None:
             return [self.columns[row.astype(bool)].tolist() for row in np.asarray(self.values)]
         return [[str(label) for label in labels] for labels in self.lists]
@@ -62,7 +62,7 @@ class LabelData:
 
 
 def read_labels(labels: Any, separator: str | None = None, name: str = "labels") -> LabelData:
-    """Read labels from a matrix or DataFrame of 0 and 1, lists, texts with separators, or single labels."""
+    """Read labels from a matrix or DataFrame of 0 and 1, lists, texts with separators, or one label per document."""
     if issparse(labels):
         return LabelData(SPARSE, labels, name=name)
     columns = None
@@ -103,7 +103,7 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
 
 
 def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
-    """Raise an error unless labels are all names or all integers."""
+    """Raise an error unless the labels are either all names or all integers."""
     kinds = {"str" if isinstance(one, str) else "int" if isinstance(one, Integral) else type(one) for one in labels}
     if not (kinds <= {"str"} or kinds <= {"int"}):
         shown = sorted(kind if isinstance(kind, str) else kind.__name__ for kind in kinds)
@@ -116,7 +116,7 @@ def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
 
 
 def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
-    """Return the only column of a table, or a matrix with the names of its columns."""
+    """Convert a DataFrame to its only column, or to a matrix and the names of its columns."""
     columns = list(getattr(frame, "column_names", None) or getattr(frame, "columns", frame))
     if len(columns) == 1 and not hasattr(frame, "to_numpy"):
         return listed(frame[columns[0]]), None
@@ -125,14 +125,14 @@ def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
 
 
 def _whole(value: Any) -> Any:
-    """Return a label; 3.0 becomes 3, because a column of whole numbers with a missing cell arrives as floats."""
+    """Convert 3.0 to 3, since pandas reads whole numbers as floats if a cell is missing; decode bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelData:
-    """Return the labels in an array: a dense matrix of 0 and 1, or rows of names."""
+    """Read labels from a two-dimensional array: a matrix of 0 and 1, or rows of names."""
     if values.dtype == object and not any(isinstance(value, str) for value in values.flat):
         values = values.astype(np.float64)
     if values.dtype.kind not in "biuf":
@@ -151,7 +151,7 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
 
 
 def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
-    """Return a list of matrix rows as a matrix; None for lists of labels, in which no label occurs twice."""
+    """Convert rows of 0 and 1 to a matrix. Return None for lists of labels, in which no label occurs twice."""
     if not all(isinstance(one, list | tuple | np.ndarray) and len(one) == len(values[0]) for one in values):
         return None
     rows = np.asarray([list(labels) for labels in values])
@@ -162,7 +162,7 @@ def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
 
 
 def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
-    """Return the distinct labels of each document."""
+    """Return the labels of each document as a list without duplicates."""
     found: list[list[Any]] = []
     for row, labels in enumerate([] if one is None else one for one in values):
         if not is_listing(labels) or isinstance(labels, Mapping):

@@ -1,4 +1,4 @@
-"""Reading of a table into its database: streamed, in bounded memory, resumable."""
+"""Read a table into its database: as a stream, with limited memory; interrupted runs can be resumed."""
 
 import hashlib
 import logging
@@ -43,15 +43,15 @@ class PrepareOptions:
 
     Args:
         source: how to read the table.
-        columns: which columns hold texts and labels.
-        splits: shares of the documents to hold out.
-        max_bad_rows: maximum share of unusable rows. None: half of the rows may lack a text or a label, and one in a
-            hundred may be unreadable.
-        test_table: table of the same kind with the test documents.
-        test_label_lists: labels of ``test_table``, if ``source`` has label lists.
-        label_names: file of label names, for tables whose labels are identifiers or numbers: lines of identifier, tab
-            and name; one name per line; JSON lines with the key ``title``; or a SKOS vocabulary.
-        names_language: language of the names, if ``label_names`` is a vocabulary with several languages.
+        columns: the columns that hold texts and labels.
+        splits: the shares of documents to hold out.
+        max_bad_rows: maximum share of unusable rows. None: up to half of the rows may lack a text or a label, and up to
+            1 % may be unreadable.
+        test_table: table with the test documents, in the same format.
+        test_label_lists: file with the labels of ``test_table``; required if ``source`` has label lists.
+        label_names: file of label names, for tables whose labels are identifiers or numbers. It has lines of
+            identifier, tab and name, or one name per line, or JSON lines with the key ``title``; or it is SKOS.
+        names_language: language of the names, if ``label_names`` is a vocabulary in several languages.
     """
 
     source: SourceOptions = field(default_factory=SourceOptions)
@@ -65,9 +65,9 @@ class PrepareOptions:
 
 
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
-    """Read a table into a database, resume an interrupted run, or reuse a finished one.
+    """Read a table into a database, resume an interrupted run, or reuse a finished database.
 
-    If the table has changed, or other columns are chosen, it is read again; earlier runs stay listed.
+    The table is read again if it or the choice of columns has changed; earlier training runs stay listed.
 
     Example:
         >>> store = prepare("data.csv", "data.sqlite")
@@ -76,7 +76,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     Args:
         table: path of a file or folder, or a DataFrame.
         database: path of the SQLite database.
-        options: how to read the table, and what to hold out.
+        options: how to read the table, and which documents to hold out.
 
     Raises:
         InputError: the table cannot be read, its columns are unknown, or too many rows are unusable.
@@ -118,12 +118,12 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
 
 
 def _name_of(table: Any) -> str | None:
-    """Return the name by which a changed table is recognised; None for a DataFrame."""
+    """Return the file name of a table, by which it is recognized after changes; None for a DataFrame."""
     return Path(os.path.abspath(table)).name if isinstance(table, str | Path) else None
 
 
 def is_of_another(database: Path, table: Path) -> bool:
-    """Return whether a file is not the data set of this table, changed or not."""
+    """Return whether a file exists that is not the data set of this table (in its current or an earlier state)."""
     if not os.path.lexists(database):
         return False
     if not TableStore.is_data_set(database):
@@ -137,7 +137,7 @@ def is_of_another(database: Path, table: Path) -> bool:
 
 
 def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) -> bool:
-    """Return whether a data set belongs to a table with another name and other content."""
+    """Return whether a data set belongs to another table, which differs in both name and content."""
     before = store.meta("source") or {}
     named = store.meta("table")
     if named is None:  # written by a version that stored no names, or from a DataFrame
@@ -149,7 +149,7 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
 
 
 def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Remove everything that was read, but keep the runs; raise an error for a finished data set of another table."""
+    """Delete the documents but keep the runs; raise an error if this is the finished data set of another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
     if not unusable and _is_another(store, _name_of(table), wanted["source"]):
         of = store.meta("table")
@@ -168,7 +168,7 @@ def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, A
 
 
 def _opened(table: Any, options: PrepareOptions) -> TableReader:
-    """Return the table, followed by the test table if there is one."""
+    """Open the table, followed by the test table if there is one."""
     lists, test, test_lists = options.source.label_lists, options.test_table, options.test_label_lists
     if (test_lists is not None) != (lists is not None and test is not None):
         raise InputError(
@@ -183,7 +183,7 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
 
 
 def _sample(source: TableReader) -> list[list[Any]]:
-    """Return the first rows, as many as fit into memory, from which columns are guessed."""
+    """Return as many of the first rows as fit into memory; columns are guessed from them."""
     found: list[list[Any]] = []
     letters = 0
     for row in source.records():
@@ -196,7 +196,7 @@ def _sample(source: TableReader) -> list[list[Any]]:
 
 
 def _identity(table: Any, source: TableReader, options: PrepareOptions) -> dict[str, Any]:
-    """Return what distinguishes this table from others: not its path, so that it may be moved."""
+    """Return values that identify the table. Its path is not among them, so the table can be moved."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
         about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
@@ -213,7 +213,7 @@ def _identity(table: Any, source: TableReader, options: PrepareOptions) -> dict[
 
 
 def _sampled_checksum(path: Path) -> str:
-    """Return a checksum of a file's size, beginning, middle and end."""
+    """Return a checksum of a file's size and of its beginning, middle and end."""
     size = path.stat().st_size
     digest = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
@@ -224,7 +224,7 @@ def _sampled_checksum(path: Path) -> str:
 
 
 def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
-    """Read all rows; complete batches are committed with the number of rows read."""
+    """Read all rows. After each batch, the rows and their number are committed, so that the run can be resumed."""
     before = int(store.meta("rows_read"))
     if before:
         _LOG.info("resuming after row %s", f"{before:,}")
@@ -248,7 +248,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:
-    """Raise an error for too many unusable rows, else list them in a file."""
+    """Raise an error if too many rows are unusable; otherwise list these rows in a file."""
     one = store.connection.execute
     reasons = Counter(dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall()))
     bad = sum(reasons.values())

@@ -10,7 +10,7 @@ from xmc_tf.tables.reading.options import KINDS, SourceOptions
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the flags for reading the cells of a table; return their group."""
+    """Add the flags for reading the cells of a table; return their argument group."""
     group = parser.add_argument_group("table")
     add = group.add_argument
     add("--format", choices=KINDS, help="format of the table (default: by its content)")
@@ -23,20 +23,20 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
 
 
 def add_label_options(group: argparse._ArgumentGroup) -> None:
-    """Add the flags for the label column of a table on which a model is evaluated; see `labelled_columns`."""
+    """Add the flags for the label column of a table for evaluation; see `labelled_columns`."""
     group.add_argument("--label-column", metavar="NAME", help="label column (default: as in training, or guessed)")
     text = 'separator of the labels in a cell; "" for one label per cell (default: as in training)'
     group.add_argument("--label-separator", metavar="TEXT", help=text)
 
 
 def labelled_columns(arguments: argparse.Namespace, trained: TrainedColumns | None) -> ColumnOptions:
-    """Return the columns of a labelled table, from the flags or else from the model's training."""
+    """Return the columns of a labelled table, from the flags or else as in the model's training."""
     texts = text_columns(arguments)
     return ColumnOptions(texts, arguments.label_column, arguments.label_separator, trained=trained)
 
 
 def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str]) -> None:
-    """Raise an error for table flags if there is no table; ``more`` maps further attributes to their flags."""
+    """Raise an error if table flags are set without a table. ``more`` maps additional attributes to their flags."""
     flags = {name: f"--{name.replace('_', '-')}" for name in ("format", "encoding", "separator", "header")}
     flags |= {"sqlite_table": "--table", "text_column": "--text-column", **more}
     if found := [flag for name, flag in flags.items() if getattr(arguments, name) is not None]:
@@ -45,11 +45,11 @@ def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str])
 
 
 def source_options(arguments: argparse.Namespace) -> SourceOptions:
-    """Return the options that `add_reading_options` has added."""
+    """Create `SourceOptions` from the flags of `add_reading_options`."""
     names = ("format", "encoding", "separator", "header", "sqlite_table")
     return SourceOptions(*(getattr(arguments, name) for name in names))
 
 
 def text_columns(arguments: argparse.Namespace) -> list[str] | None:
-    """Return the names of the text columns; None: guessed."""
+    """Return the names of the text columns, or None if they are to be guessed."""
     return None if arguments.text_column is None else arguments.text_column.split(",")

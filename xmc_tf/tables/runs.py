@@ -1,4 +1,4 @@
-"""The training runs on a data set, recorded in its database with the predictions of the test documents."""
+"""Record training runs in the database of their data set, with the predictions for its test documents."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,12 @@ class Run:
 
 
 def now() -> str:
-    """Return the date and time in UTC, as ISO 8601."""
+    """Return the current UTC date and time in ISO 8601 format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:
-    """Record a run and its scores (test documents × labels; None if nothing was tested); return its number."""
+    """Record a run and return its number. ``predicted`` has the scores of the test documents; None: not tested."""
     content = {name: value for name, value in asdict(run).items() if name not in _COLUMNS}
     with store.writing() as write:
         write.executescript(f"BEGIN; {_SCHEMA}")
@@ -67,14 +67,14 @@ def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None)
 
 
 def runs_of(store: TableStore) -> list[Run]:
-    """Return all recorded runs, the oldest first."""
+    """Return all recorded runs, oldest first."""
     if not _has_runs(store):
         return []
     return [_run(row) for row in store.connection.execute("SELECT * FROM runs ORDER BY id")]
 
 
 def run_of(store: TableStore, number: int) -> Run:
-    """Return a recorded run."""
+    """Return the run with a number."""
     row = None
     if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
@@ -89,7 +89,7 @@ def run_of(store: TableStore, number: int) -> Run:
 
 
 def delete_run(store: TableStore, number: int) -> Run:
-    """Delete a run from the database and return it; its model folder stays."""
+    """Delete a run from the database and return it; its model folder is kept."""
     run = run_of(store, number)
     with store.writing() as write:
         write.execute("DELETE FROM runs WHERE id = ?", (number,))
@@ -98,7 +98,7 @@ def delete_run(store: TableStore, number: int) -> Run:
 
 
 def predictions_of(store: TableStore, number: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield (document, labels, scores) of the test documents of a run, best labels first."""
+    """Yield (document, labels, scores) for each test document of a run; the best labels come first."""
     run_of(store, number)
     query = "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document"
     for document, labels, scores in store.connection.execute(query, (number,)):
@@ -117,7 +117,7 @@ def _run(row: Sequence[Any]) -> Run:
 
 
 def flat_parameters(nested: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
+    """Flatten nested parameters to dotted names: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     if isinstance(nested, dict):
         items: Any = nested.items()
     elif isinstance(nested, list | tuple) and any(isinstance(one, dict) for one in nested):

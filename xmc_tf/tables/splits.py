@@ -1,4 +1,4 @@
-"""Splits of documents into training, validation and test, determined by a seed and the documents' content."""
+"""Split documents into training, validation and test, depending only on a seed and the documents' content."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ _MOST_ALONE = 0.01  # share of the texts that are put into training because noth
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Shares of the documents that are held out.
+    """The shares of documents to hold out.
 
     Args:
-        validation: share for choosing settings.
-        test: share for evaluating the model.
-        seed: another seed gives another split.
+        validation: share of documents for choosing settings.
+        test: share of documents for evaluating the model.
+        seed: random seed; a different seed gives a different split.
     """
 
     validation: float = 0.1
@@ -40,12 +40,12 @@ class SplitOptions:
 
 
 def text_key(text: str) -> int:
-    """Return 63 bits of a text's digest: the same for equal texts, so that copies stay in one split."""
+    """Return a 63-bit hash of a text. Equal texts have equal hashes, so that copies stay in the same split."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
 def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: SplitOptions) -> np.ndarray:
-    """Return the split of each document (0 training, 1 validation, 2 test), stratified by the rarest label."""
+    """Return the split of each document (0 training, 1 validation, 2 test), stratified by its rarest label."""
     texts, first, text_of = np.unique(np.asarray(keys, np.int64), return_index=True, return_inverse=True)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     # The rarest label of each text (-1 for none), and whether no other document has it.
@@ -78,7 +78,7 @@ def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: Sp
 
 
 def _mixed(keys: np.ndarray, seed: int) -> np.ndarray:
-    """Return pseudo-random numbers that depend on key and seed only (SplitMix64)."""
+    """Return pseudo-random numbers that depend only on the keys and the seed (SplitMix64)."""
     with np.errstate(over="ignore"):
         z = keys.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15) % 2**64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

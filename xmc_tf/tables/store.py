@@ -1,4 +1,4 @@
-"""The SQLite database of a data set: documents, labels, splits, runs."""
+"""The SQLite database of a data set, with its documents, labels, splits and runs."""
 
 import atexit
 import contextlib
@@ -38,15 +38,15 @@ CREATE TABLE bad_rows (line INTEGER NOT NULL, reason TEXT NOT NULL, start TEXT N
 
 
 class TableStore:
-    """A data set in one SQLite database.
+    """A data set in an SQLite database.
 
     Example:
         >>> store = TableStore.open("data.sqlite")
         >>> store.texts("train"), store.labels("train"), store.names
 
     Args:
-        path: the database.
-        connection: the connection to it.
+        path: path of the database.
+        connection: an open connection to it.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -57,8 +57,8 @@ class TableStore:
         """Create a data set without documents, atomically.
 
         Args:
-            path: the new database; if another command has just created it, that one is opened.
-            **about: values for :meth:`write_meta`.
+            path: path of the new database. If another command has just created it, that database is opened.
+            **about: values to store, as with :meth:`write_meta`.
         """
         for ending in ("-journal", "-wal", "-shm"):  # SQLite would take these for its own
             beside = path.with_name(path.name + ending)
@@ -104,8 +104,8 @@ class TableStore:
         """Open a database written by ``xmc-tf prepare``.
 
         Args:
-            path: the database.
-            write: whether to open it for writing, too.
+            path: path of the database.
+            write: whether to open it for writing too.
         """
         path = Path(path)
         if not path.is_file():
@@ -131,7 +131,7 @@ class TableStore:
         self.connection.close()
 
     def meta(self, key: str) -> Any:
-        """Return a value stored by :meth:`write_meta`, or None.
+        """Return a value stored by :meth:`write_meta`, or None if there is none.
 
         Args:
             key: name of the value.
@@ -144,7 +144,7 @@ class TableStore:
 
     @property
     def has_views(self) -> bool:
-        """Whether the database has views. No data set has any, and views may be endless."""
+        """Whether the database has views. Data sets never have any; a view in a foreign file may never end."""
         try:
             found = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()
         except sqlite3.DatabaseError:
@@ -153,7 +153,7 @@ class TableStore:
 
     @property
     def columns(self) -> TrainedColumns | None:
-        """The names of the columns that were read; None: the table holds features."""
+        """The names of the columns that were read; None if the table holds features."""
         chosen, source = self.meta("columns"), self.meta("source")
         if not chosen or not chosen["texts"]:
             return None
@@ -161,10 +161,10 @@ class TableStore:
         return TrainedColumns.of(columns, source["columns"], self.meta("label_ids"))
 
     def has_meta(self, **values: Any) -> bool:
-        """Return whether exactly these values are stored.
+        """Return whether all these values are stored.
 
         Args:
-            **values: values by name.
+            **values: the expected values by name.
         """
         one = self.connection.execute
         rows = {key: one("SELECT value FROM meta WHERE key = ?", (key,)).fetchone() for key in values}
@@ -172,10 +172,10 @@ class TableStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction: completely, or not at all.
+        """Return a context manager for one transaction: it writes everything or nothing.
 
         Raises:
-            InputError: another command is writing to the database, or it is not writable.
+            InputError: another command is writing to the database, or the database is not writable.
             OSError: the disk is full.
         """
         try:
@@ -186,14 +186,14 @@ class TableStore:
 
     @property
     def reading(self) -> int:
-        """The number of times that the table was read again because it or the choice of columns had changed."""
+        """The number of times the table has been read again after a change of the table or of the chosen columns."""
         return int(self.meta("reading") or 0)
 
     def clear(self, about: dict[str, Any]) -> None:
-        """Remove all documents and labels, and the predictions of all runs.
+        """Delete all documents and labels, and the predictions of all runs.
 
         Args:
-            about: values for :meth:`write_meta` that remain.
+            about: values to store instead of the deleted ones, as with :meth:`write_meta`.
         """
         tables = ("meta", "documents", "labels", "document_labels", "features", "bad_rows", "run_predictions")
         found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -203,7 +203,7 @@ class TableStore:
             self.put_meta(about)
 
     def write_meta(self, **values: Any) -> None:
-        """Store JSON values.
+        """Store values as JSON.
 
         Args:
             **values: values by name.
@@ -212,7 +212,7 @@ class TableStore:
             self.put_meta(values)
 
     def put_meta(self, values: dict[str, Any]) -> None:
-        """Store JSON values as part of an open transaction.
+        """Store values as JSON within an open transaction.
 
         Args:
             values: values by name.
@@ -221,7 +221,7 @@ class TableStore:
         self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def split_number(self, split: str) -> int:
-        """Return the number that stands for a split in the database.
+        """Return the number of a split in the database.
 
         Args:
             split: "train", "validation" or "test".
@@ -234,7 +234,7 @@ class TableStore:
         return ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
 
     def count(self, split: str | None = None) -> int:
-        """Return the number of documents, of a split or of all.
+        """Return the number of documents in a split, or in the whole data set.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
@@ -244,7 +244,7 @@ class TableStore:
 
     @property
     def names(self) -> list[str]:
-        """The names of the labels, in the order of their numbers."""
+        """The label names, in the order of the label numbers."""
         return [name for (name,) in self.connection.execute("SELECT name FROM labels ORDER BY id")]
 
     @property
@@ -253,7 +253,7 @@ class TableStore:
         return int(self.connection.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def ids(self, split: str) -> np.ndarray:
-        """Return the documents of a split, in ascending order.
+        """Return the document numbers of a split, in ascending order.
 
         Args:
             split: "train", "validation" or "test".
@@ -265,7 +265,7 @@ class TableStore:
         return np.fromiter((row[0] for row in rows), np.int64)
 
     def texts(self, split: str) -> "StoredTexts":
-        """Return the texts of a split, which are read when they are used.
+        """Return the texts of a split; they are read from the database on access.
 
         Args:
             split: "train", "validation" or "test".
@@ -273,7 +273,7 @@ class TableStore:
         return StoredTexts(self.path, self.ids(split), self.reading)
 
     def document_names(self, split: str) -> list[str]:
-        """Return the identifiers of the documents of a split; without identifiers, their lines in the table.
+        """Return the identifiers of the documents of a split, or their line numbers if they have no identifiers.
 
         Args:
             split: "train", "validation" or "test".
@@ -283,7 +283,7 @@ class TableStore:
         return [name for (name,) in self.connection.execute(query, values)]
 
     def labels(self, split: str | None = None) -> csr_matrix:
-        """Return the labels of a split, documents × labels.
+        """Return the labels of a split as a matrix of documents × labels.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
@@ -299,11 +299,11 @@ class TableStore:
 
     @property
     def nr_features(self) -> int:
-        """The number of features, if the table has features instead of texts; else 0."""
+        """The number of features if the table holds features instead of texts, else 0."""
         return int(self.meta("nr_features") or 0)
 
     def features(self, split: str) -> csr_matrix:
-        """Return the features of a split, documents × features, of a table that has features instead of texts.
+        """Return the features of a split, as a matrix of documents × features, if the table holds features.
 
         Args:
             split: "train", "validation" or "test".
@@ -324,7 +324,7 @@ class TableStore:
 
 
 class StoredTexts(LazyTexts):
-    """Texts in a database, read when they are used; line ends inside a text become spaces."""
+    """Texts in a database, read on access; line breaks within a text become spaces."""
 
     def __init__(self, path: Path, ids: np.ndarray, reading: int = 0) -> None:
         self.path, self.ids, self._reading = path, ids, reading
@@ -339,7 +339,7 @@ class StoredTexts(LazyTexts):
         return next(self._read(self.ids[[index]]))
 
     def rows(self, rows: np.ndarray) -> "StoredTexts":
-        """Return the texts at some positions, which must be ascending."""
+        """Return the texts at the given positions, which must be ascending."""
         return StoredTexts(self.path, self.ids[rows], self._reading)
 
     def __iter__(self) -> Iterator[str]:
@@ -374,7 +374,7 @@ class StoredTexts(LazyTexts):
 
 
 def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """Return the error to show for a failed write."""
+    """Return the error to raise when a write has failed."""
     # Errors that SQLite itself does not report, such as a wrong number of values, have no name.
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
@@ -396,7 +396,7 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that allows weak references, and is closed with the last reference to it."""
+    """A connection that allows weak references and is closed when the last strong reference is gone."""
 
     def __del__(self) -> None:
         with contextlib.suppress(sqlite3.ProgrammingError):  # it was never opened
@@ -408,7 +408,7 @@ _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Close all databases, so that SQLite removes the files beside them."""
+    """Close all databases, so that SQLite removes its auxiliary files."""
     for connection in list(_OPEN):
         connection.close()
 

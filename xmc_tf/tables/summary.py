@@ -10,7 +10,7 @@ _SHOWN = 8  # names of columns
 
 @dataclass(frozen=True)
 class Summary:
-    """The content of a data set in numbers."""
+    """The size and the composition of a data set."""
 
     documents: dict[str, int]  # by split
     labels: int
@@ -25,7 +25,7 @@ class Summary:
 
     @property
     def question(self) -> str:
-        """A question to the user if labels are probably not read as intended; else ""."""
+        """A question to the user if the labels are probably read incorrectly; otherwise ""."""
         if self.labels < _LEAST_LABELS or self.pairs > _MOST_PAIRS * self.labels:
             return ""
         return (
@@ -34,12 +34,12 @@ class Summary:
         )
 
     def asked(self) -> str:
-        """Return the question whether labels are read as intended, with some of their cells."""
+        """Return a question whether the columns and the separator are right, with some label cells."""
         shown = f" Cells: {', '.join(map(repr, self.cells))}" if self.cells else ""
         return f"Are the columns and the separator right (--text-column, --label-column, --label-separator)?{shown}"
 
     def text(self) -> str:
-        """Return the summary as lines for a terminal."""
+        """Format the summary for a terminal."""
         total = sum(self.documents.values())
         lines = [
             f"{total:,} documents: " + ", ".join(f"{count:,} {split}" for split, count in self.documents.items()),

@@ -42,7 +42,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 
 
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:
-    """Return the options that `add_table_options` has added."""
+    """Create `PrepareOptions` from the flags of `add_table_options`."""
     texts = text_columns(arguments)
     return PrepareOptions(
         replace(source_options(arguments), label_lists=arguments.label_lists),
@@ -57,7 +57,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the default database of a table, beside it; it never is a file of another origin."""
+    """Return the default database of a table, which is beside it; never a file that belongs to something else."""
     table = Path(table)
     if table.name in ("", ".."):  # the current folder or a parent folder
         return table / "data.sqlite"

@@ -1,4 +1,4 @@
-"""Write the rows of a table into its database."""
+"""Write the rows of a table to its database."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ _TITLES = ("title", "name", "label")
 
 
 def list_bad_rows(store: TableStore) -> Path | None:
-    """Write the unusable rows to a CSV file beside the data set; return its path, or None if it was not written."""
+    """Write the unusable rows to a CSV file beside the data set. Return its path, or None if it was not written."""
     path = store.path.with_name(f"{store.path.stem}.left-out.csv")
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -40,7 +40,7 @@ def list_bad_rows(store: TableStore) -> Path | None:
 
 
 def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
-    """Read the name of each identifier, made unique, from lines, JSON lines or a SKOS vocabulary."""
+    """Read a unique name for each identifier from lines, JSON lines or a SKOS vocabulary."""
     existing_file(path, "label names")
     if path.suffix.lower() in FORMATS:
         return _distinct([(one.uri, one.names[0]) for one in load_vocabulary(path, language)], path)
@@ -69,7 +69,7 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
 
 
 def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
-    """Return the name of each identifier; the identifier is appended to a repeated name."""
+    """Map each identifier to its name; a name that occurs again gets the identifier appended."""
     seen: set[str] = set()
     names: dict[str, str] = {}
     for identifier, name in found:
@@ -84,7 +84,7 @@ def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
 
 
 class RowWriter:
-    """A writer of rows into the database, in batches."""
+    """Writes rows to the database in batches."""
 
     def __init__(
         self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
@@ -109,12 +109,12 @@ class RowWriter:
         self._features: list[tuple[int, bytes, bytes]] = []
 
     def begin_test(self) -> None:
-        """Make all following documents test documents."""
+        """Mark all documents from here on as test documents."""
         if self._test_from is None:
             self._test_from = self._next
 
     def add(self, row: TableRow | BadRow) -> None:
-        """Add a row: a document with its labels, or the reason why it cannot be used."""
+        """Add a row: either a document with its labels, or the reason why the row cannot be used."""
         if isinstance(row, BadRow):
             self._bad.append(row)
             return
@@ -159,7 +159,7 @@ class RowWriter:
         return document
 
     def commit(self, rows_read: int | str) -> None:
-        """Write all rows since the last commit, with the number of rows read so far."""
+        """Commit all rows added since the last commit, with the total number of rows read."""
         with self._store.writing() as write:
             new = self._new_documents
             write.executemany("INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", new)

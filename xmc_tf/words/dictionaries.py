@@ -1,4 +1,4 @@
-"""Dictionaries of word forms and their lemmas, and rules for the endings of other words, cached as arrays."""
+"""Dictionaries that map word forms to lemmas, and rules for the endings of other words, cached as arrays."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ _LEAST_FORMS, _LEAST_SHARE = 20, 0.9
 
 
 class Endings(NamedTuple):
-    """Endings of words, and how they change in the lemma."""
+    """Rules that turn words with certain endings into their lemmas."""
 
     endings: np.ndarray  # int64: their keys, ascending
     cuts: np.ndarray  # int32: number of bytes to cut off
@@ -38,7 +38,7 @@ NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, n
 
 
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
-    """Learn from a dictionary the endings of two to six letters for which nine tenths of the forms change alike."""
+    """Learn from a dictionary those endings of two to six letters with which nine tenths of the forms change alike."""
     step = max(1, len(lemma_of_form) // SAMPLE)
     changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
     for number, (form, lemma) in enumerate(lemma_of_form.items()):
@@ -75,7 +75,7 @@ def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
 
 
 class Strings(NamedTuple):
-    """Strings in UTF-8, one after the other."""
+    """Concatenated UTF-8 strings."""
 
     letters: np.ndarray  # uint8: their bytes
     ends: np.ndarray  # int64: where each ends
@@ -90,12 +90,12 @@ class Strings(NamedTuple):
         return self.letters[begin : int(self.ends[number])].tobytes()
 
     def keys(self) -> np.ndarray:
-        """Return the key of each string as a word: int64."""
+        """Return the key of each string, which is a word, as int64."""
         return keys_of_words(kernel_view(self.letters, np.uint8), kernel_view(self.ends, np.int64))
 
 
 class Dictionary(NamedTuple):
-    """The words of a language, in lower case."""
+    """The word forms and lemmas of a language, in lower case."""
 
     forms: Strings  # in the order of their keys; lemmas are among them
     keys: np.ndarray  # int64: of each form, ascending
@@ -114,7 +114,7 @@ def dictionary_languages() -> frozenset[str]:
 
 @cache
 def load_dictionary(language: str) -> Dictionary:
-    """Return the dictionary of a language, mapped from the cache; its first use writes it there."""
+    """Map the dictionary of a language from the cache; on first use, create it and write it to the cache."""
     folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
     if not (folder / "keys.npy").exists():
         _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
@@ -138,7 +138,7 @@ def load_dictionary(language: str) -> Dictionary:
 
 
 def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
-    """Return a dictionary from pairs of a form and its lemma, in any case."""
+    """Create a dictionary from pairs (form, lemma) in any case."""
     lemma_of_form: dict[str, str] = {}
     for form, lemma in entries:
         low = form.lower()
@@ -161,7 +161,7 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
 
 
 def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms and lemmas of simplemma's dictionary that are single words."""
+    """Yield the forms and lemmas in simplemma's dictionary where both are single words."""
     from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
 
     for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():
@@ -182,7 +182,7 @@ def _arrays(dictionary: Dictionary) -> dict[str, np.ndarray]:
 
 
 def _write(folder: Path, dictionary: Dictionary) -> None:
-    """Write the files; another process may do the same at the same time."""
+    """Write the files of a dictionary. Several processes may do this at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Not by tempfile, whose folders only their owner can read: users may share the cache.
     place = folder.parent / f".{folder.name}-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""FarmHash's ``Fingerprint64``, as in TensorFlow's ``to_hash_bucket_fast``, with its names and order of operations."""
+"""FarmHash's ``Fingerprint64``, as in TensorFlow's ``to_hash_bucket_fast``; names and order are as in the original."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _K2 = np.uint64(0x9AE16A3B2F90404F)
 
 @inner
 def fetch(data, at, size):
-    """Return ``size`` bytes as a number, the lowest byte first."""
+    """Read ``size`` bytes as a little-endian number."""
     value = np.uint64(0)
     for i in range(size):
         value |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -89,7 +89,7 @@ def _up_to_64(data, at, size):
 
 @inner
 def _weak_hash(data, at, a, b):
-    """Return two numbers that depend on 32 bytes and two seeds."""
+    """Hash 32 bytes and two seeds to two numbers."""
     last = _fetch64(data, at + 24)
     a += _fetch64(data, at)
     b = _rotate(b + a + last, 21)
@@ -137,7 +137,7 @@ def _longer(data, at, size):
 
 @inner
 def fingerprint(data, at, size):
-    """Return the uint64 fingerprint of ``size`` bytes that begin at ``at``."""
+    """Return the fingerprint of ``size`` bytes, beginning at ``at``, as uint64."""
     if size <= 16:
         return _up_to_16(data, at, size)
     if size <= 32:

@@ -1,4 +1,4 @@
-"""Compiled functions from words to keys, and from keys to lemmas."""
+"""Compiled functions that map words to keys, and words to the keys of their lemmas."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ OWN = -1  # instead of the number of a lemma: the word itself
 
 
 class KeyTable(NamedTuple):
-    """Keys in ascending order, and where those with each first bits begin."""
+    """Ascending keys, and for each value of their first bits the position where such keys begin."""
 
     keys: np.ndarray  # int64, ascending
     buckets: np.ndarray  # int32
@@ -34,7 +34,7 @@ class LexiconArrays(NamedTuple):
 
 
 def key_table(keys: np.ndarray) -> KeyTable:
-    """Return the table of ascending keys. They are hashes, so the first bits leave one or two to compare."""
+    """Return the table of ascending keys. Keys are hashes, so their first bits leave only one or two to compare."""
     bits = max(1, len(keys).bit_length())
     shift = 64 - bits
     sizes = np.bincount((keys >> shift) + (1 << (bits - 1)), minlength=1 << bits)
@@ -43,7 +43,7 @@ def key_table(keys: np.ndarray) -> KeyTable:
 
 @inner
 def find_key(key, table):
-    """Return the position of a key in a table, or -1."""
+    """Return the position of a key in a table, or -1 if it is not there."""
     prefix = (key >> table.shift) + (np.int64(1) << (63 - table.shift))
     low, high = np.int64(table.buckets[prefix]), np.int64(table.buckets[prefix + 1])
     while low < high:
@@ -64,7 +64,7 @@ def word_key(letters, begin, end):
 
 @kernel
 def keys_of_words(letters, ends):
-    """Return the key of each of some words, which lie one after the other."""
+    """Return the key of each word; ``letters`` holds the words one after the other."""
     keys = np.empty(ends.shape[0], np.int64)
     begin = np.int64(0)
     for i in range(ends.shape[0]):
@@ -75,7 +75,10 @@ def keys_of_words(letters, ends):
 
 @inner
 def lemma_key(letters, begin, end, lexicon):
-    """Return the key of a word's lemma, and its source: its number, ``OWN``, or ``OWN - 1 - number`` of an ending."""
+    """Return the key of a word's lemma, and its source.
+
+    The source is the number of the lemma, ``OWN`` for the word itself, or ``OWN - 1 - number`` of an ending.
+    """
     key = word_key(letters, begin, end)
     if lexicon.lemma_of.shape[0] == 0 and lexicon.endings.shape[0] == 0:
         return key, np.int64(OWN)

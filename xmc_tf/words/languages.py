@@ -53,7 +53,7 @@ _SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 
 def languages_of(texts: "Texts") -> tuple[str, ...]:
-    """Return the languages of a sample of texts, that of most texts first; none if they are not clear."""
+    """Detect the languages of a sample of texts, most frequent first; return none if they are not clear."""
     count = min(_SAMPLE, len(texts))
     # A random text of each stretch, because languages may alternate.
     random = Random(0)
@@ -76,7 +76,7 @@ def languages_of(texts: "Texts") -> tuple[str, ...]:
 
 
 def chosen_languages(setting: str, texts: "Texts") -> tuple[str, ...]:
-    """Return the languages whose words are lemmatized, given codes separated by commas, or "auto" or "none"."""
+    """Return the languages whose words are lemmatized. ``setting`` is "auto", "none", or codes separated by commas."""
     from xmc_tf.words.dictionaries import dictionary_languages
 
     if setting == AS_WRITTEN:
@@ -101,19 +101,19 @@ def chosen_languages(setting: str, texts: "Texts") -> tuple[str, ...]:
 
 
 def dictionary_code(code: str) -> str:
-    """Return the code of the dictionary that has the words of a language."""
+    """Return the code of the dictionary to use for a language."""
     base = _base(code)
     return _DICTIONARY_OF.get(base, base)
 
 
 def known_code(code: str) -> str | None:
-    """Return the dictionary's code for a code in a table, such as fi, FIN or en-GB; None: no language."""
+    """Return the dictionary code for a language code such as fi, FIN or en-GB, or None if the language is unknown."""
     code = code.strip().lower()
     return dictionary_code(code) if _base(code) in _known_codes() else None
 
 
 def _base(code: str) -> str:
-    """Return a code without its variant, as in en-gb, and with two letters if possible."""
+    """Return a language code without its variant (en for en-gb), and with two letters if possible."""
     base = code.replace("_", "-").partition("-")[0]
     return _SHORT_CODE.get(base, base)
 

@@ -20,7 +20,7 @@ FIELDS = {
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Maps words to lemmas by dictionary, or else by ending; other words are their own lemmas."""
+    """Maps words to lemmas by dictionary, or else by their ending; all other words are their own lemmas."""
 
     forms: np.ndarray  # int64: their keys, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form
@@ -30,7 +30,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, languages: Sequence[str]) -> "Lexicon":
-        """Return the lexicon of some languages; the first one decides on forms that several share."""
+        """Return the lexicon of some languages; if they share a form, the first language determines its lemma."""
         found = [load_dictionary(code) for code in languages if code in dictionary_languages()]
         if not found:
             return NO_LEXICON
@@ -50,23 +50,23 @@ class Lexicon:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Lexicon":
-        """Create a lexicon from arrays named as in ``FIELDS``."""
+        """Create a lexicon from the arrays listed in ``FIELDS``."""
         rule = Endings(*(arrays[name] for name in Endings._fields))
         return cls(arrays["forms"], arrays["lemma_of"], arrays["lemma_keys"], rule)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays, named as in ``FIELDS``."""
+        """Return the arrays listed in ``FIELDS``."""
         own = {"forms": self.forms, "lemma_of": self.lemma_of, "lemma_keys": self.lemma_keys}
         return {name: np.asarray(array, FIELDS[name]) for name, array in (own | self.rule._asdict()).items()}
 
     @cached_property
     def arrays(self) -> LexiconArrays:
-        """The lexicon's arrays in the form that compiled kernels take."""
+        """The arrays of the lexicon in the form that the compiled kernels expect."""
         held = {name: kernel_view(array, array.dtype) for name, array in self.to_arrays().items()}
         return LexiconArrays(key_table(held.pop("forms")), **held)
 
     def reduced(self, keys: np.ndarray) -> "Lexicon":
-        """Return the part that a model needs: the forms whose keys, or whose lemmas' keys, are among ``keys``."""
+        """Return the part that a model needs: forms for which the key itself or the lemma's key is in ``keys``."""
         known = np.isin(self.lemma_keys, keys)
         kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, keys))
         used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)
@@ -76,7 +76,7 @@ class Lexicon:
         )  # fmt: skip
 
     def lemma(self, word: bytes, source: int) -> bytes:
-        """Return the lemma of a word; ``source`` is as `lemma_key` returns it."""
+        """Return the lemma of a word; ``source`` is the source that `lemma_key` returns for it."""
         if source == OWN:
             return word
         if source >= 0:

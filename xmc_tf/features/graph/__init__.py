@@ -1,4 +1,4 @@
-"""TF-IDF as a TensorFlow graph, for the SavedModel; training and prediction use compiled kernels."""
+"""TF-IDF as a TensorFlow graph for SavedModels; training and prediction use compiled kernels instead."""
 
 from xmc_tf.common.process.quiet import muted_stderr
 

@@ -12,7 +12,7 @@ _PACKET = 32
 
 
 class TfidfGraph(tf.Module):
-    """TF-IDF features of texts, with the same bits as `Tfidf.transform`."""
+    """TF-IDF features of texts, bit for bit equal to those of `Tfidf.transform`."""
 
     def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         super().__init__(name="tfidf")
@@ -29,7 +29,7 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return a CSR matrix: int64 row splits [n + 1], int32 features (ascending in a row), float32 weights."""
+        """Return a CSR matrix: int64 row splits [n + 1], int32 features (ascending within a row), float32 weights."""
         with tf.device("CPU:0"):
             params = self._params
             words, splits = split_words(text, params.lowercase, params.min_word_length, params.splits_scripts)
@@ -51,14 +51,14 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def padded(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return features and weights [n, m], padded by feature 0 with weight 0, so that servers can batch requests."""
+        """Return features and weights [n, m], padded with feature 0 of weight 0, so servers can batch requests."""
         row_splits, ids, weights = self(text)
         with tf.device("CPU:0"):
             rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
             return rows.to_tensor(), rows.with_values(weights).to_tensor()
 
     def _look_up(self, keys: tf.Tensor) -> tf.Tensor:
-        """Return the feature of each n-gram key; the number of features for unknown keys."""
+        """Return the feature of each n-gram key; unknown keys get the number of features."""
         flat = tf.reshape(keys, [-1])
         known = self.keys.value()  # read once, because each read copies the variable
         place = tf.minimum(tf.searchsorted(known, flat), self._nr_features - 1)
@@ -66,7 +66,7 @@ class TfidfGraph(tf.Module):
         return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return row, feature and count of all known features, sorted; ``splits``: where each row begins."""
+        """Return row, feature and count of all known features, sorted. ``splits`` are the row boundaries."""
         # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
@@ -77,7 +77,7 @@ class TfidfGraph(tf.Module):
         return rows, tf.cast(ids, tf.int32), counted.output_values
 
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-        """Return the count times the inverse document frequency, with each row scaled to length 1."""
+        """Return the counts times the inverse document frequencies, with each row scaled to length 1."""
         if self._params.sublinear_tf:
             # The op rounds the last few values of a tensor differently, so dummy values are appended.
             counts = 1 + tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]

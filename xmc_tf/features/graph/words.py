@@ -1,4 +1,4 @@
-"""Words, their lemmas and pieces, and n-gram keys of texts, as TensorFlow ops."""
+"""TensorFlow ops that split texts into words, lemmas and pieces, and compute n-gram keys."""
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +59,7 @@ class Lemmas(tf.Module):
 
 
 def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the position of each key among ascending ones, and whether it is there."""
+    """Return the position of each key among the ascending ``known`` keys, and whether it is one of them."""
     flat = tf.reshape(keys, [-1])
     place = tf.minimum(tf.searchsorted(known, flat), tf.size(known) - 1)
     found = tf.gather(known, place) == flat
@@ -67,7 +67,7 @@ def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the keys of the pieces of words, and where each text's pieces begin (int64 [n + 1])."""
+    """Return the keys of the pieces of words, and the boundaries of the texts among them (int64 [n + 1])."""
     long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
     marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
     # Characters, because substrings at all positions would take memory for the square of a word's length.
@@ -97,7 +97,7 @@ _CAPITALS_OF_LOCALES = {"İ": "i̇", "Ì": "ì", "Í": "í", "Ĩ": "ĩ", "Į": "
 def split_words(
     text: tf.Tensor, lowercase: bool, min_length: int, unspaced: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the words of all texts, and where each text's words begin, int64 [n + 1]; invalid bytes separate words."""
+    """Split texts into words; return them and the boundaries of texts, int64 [n + 1]. Invalid bytes separate words."""
     # The Unicode ops end a string at its first NUL.
     text = tf.strings.regex_replace(text, r"\x00", " ")
     # Both ops replace bytes that are not UTF-8 by U+FFFD, which is in no word.
@@ -116,7 +116,7 @@ def split_words(
 
 
 def lowered(text: tf.Tensor) -> tf.Tensor:
-    """Convert letters to lower case, whatever the locale."""
+    """Convert letters to lower case, independently of the locale."""
     text = tf.strings.lower(text)  # A to Z first: in a Turkish locale, the lower case of I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():
         text = tf.strings.regex_replace(text, capital, small)
@@ -128,7 +128,7 @@ def keys_of(words: tf.Tensor) -> tf.Tensor:
 
 
 def ngram_keys(words: tf.Tensor, row_splits: tf.Tensor, ngram_max: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return [words, ngram_max] keys of the n-grams that begin at each word, and whether each ends in its text."""
+    """Return the keys [words, ngram_max] of the n-grams that begin at each word, and whether each ends in its text."""
     keys = [words]
     for n in range(1, ngram_max):
         keys.append(keys[-1] * tf.constant(_SPREAD, tf.int64) + tf.roll(words, -n, axis=0))

@@ -1,4 +1,4 @@
-"""Compiled functions that cut long words, with "<" before and ">" after them, into all runs of some characters."""
+"""Compiled functions that cut long words, enclosed in "<" and ">", into overlapping pieces of equal length."""
 
 import numpy as np
 
@@ -13,7 +13,10 @@ FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)
 
 @inner
 def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
-    """Write the keys of a word's pieces from ``keys[first]`` on; return their end. Buffers need its bytes + 3."""
+    """Write the keys of a word's pieces from ``keys[first]`` on, and return where they end.
+
+    The buffers must hold 3 entries more than the word has bytes.
+    """
     if length == 0 or end - begin < LEAST:
         return first
     marked[0] = BEGIN
@@ -38,7 +41,7 @@ def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
 
 @kernel
 def cut_pieces(letters, ends, row_splits, length):
-    """Return the keys of the pieces of words, the word of each, and where those of each text begin."""
+    """Return the keys of all pieces, the word of each piece, and where the pieces of each text begin."""
     room = letters.shape[0] + 2 * ends.shape[0]
     keys, words = np.empty(room, np.int64), np.empty(room, np.int64)
     marked, starts = np.empty(letters.shape[0] + 2, np.uint8), np.empty(letters.shape[0] + 3, np.int64)

@@ -1,4 +1,4 @@
-"""Compiled functions from texts to TF-IDF weights."""
+"""Compiled functions that compute the TF-IDF weights of texts."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def logarithms(counts):
 
 @inner
 def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
-    """Append the sorted features of a text and their weights to the output; return its end. Sums are float32."""
+    """Append the features of a text (sorted) and their weights to the output; return its end. Sums are float32."""
     first = at
     i = 0
     while i < ids.shape[0]:
@@ -78,7 +78,7 @@ def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
 
 @kernel
 def weigh_texts(data, offsets, table, min_length, ngram_max, piece, features, columns, idf, sublinear, norm, lexicon):
-    """Return the features of texts: where each text's end, the features (ascending within a text), the weights."""
+    """Return the features of texts in CSR form: text boundaries, features (ascending within a text), and weights."""
     rows = offsets.shape[0] - 1
     longest = 0
     for row in range(rows):

@@ -1,4 +1,4 @@
-"""Compiled functions that split texts into words, and words into n-gram keys."""
+"""Compiled functions that split texts into words, and compute n-gram keys."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _REPLACEMENT = np.int64(0xFFFD)
 
 @inner
 def next_character(data, at, stop):
-    """Return the character at a byte that is not ASCII, and the position after it; U+FFFD for invalid UTF-8."""
+    """Decode the non-ASCII character at a byte; return it (U+FFFD for invalid UTF-8) and the position after it."""
     first = np.int64(data[at])
     if first >= 0xF8 or first < 0xC2:
         return _REPLACEMENT, at + 1
@@ -34,7 +34,7 @@ def next_character(data, at, stop):
 
 @inner
 def _cased_follows(data, at, stop, table):
-    """Return whether the next character that counts is a letter with case."""
+    """Return whether the next character that is not ignorable is a letter with case."""
     while at < stop:
         if data[at] < 0x80:
             code, at = np.int64(data[at]), at + 1
@@ -47,7 +47,7 @@ def _cased_follows(data, at, stop, table):
 
 @inner
 def _write(code, letters, at):
-    """Write a character beyond ASCII as UTF-8 and return the position after it."""
+    """Write a character as UTF-8, and return the position after it."""
     if code < 0x80:
         letters[at] = code
         return at + 1
@@ -68,7 +68,7 @@ def _write(code, letters, at):
 
 @inner
 def split_text(data, start, stop, table, min_length, letters, ends, words, used):
-    """Append the words of a text, and return the numbers of words and letters."""
+    """Append the words of a text to the buffers, and return the new numbers of words and of bytes."""
     # letters needs room for 1.5 times the text's bytes and 2 more, ends for its bytes and 2 more.
     begin = used
     length = 0
@@ -122,7 +122,7 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
 
 @kernel
 def split_texts(data, offsets, table, min_length, ngram_max, lexicon):
-    """Return letters, ends, n-gram keys [words, ngram_max], row splits, and the source of each word's lemma."""
+    """Return the words' letters, ends and n-gram keys [words, ngram_max], the row splits, and the lemmas' sources."""
     size = data.shape[0]
     letters = np.empty(size + size // 2 + 2, np.uint8)
     ends = np.empty(size + 2, np.int64)

@@ -1,4 +1,4 @@
-"""CSV and TSV as found in practice: any separator, quotes, line ends in cells, a missing header, damaged rows."""
+"""Read CSV and TSV files with any separator, quotes, line breaks in cells, missing headers and damaged rows."""
 
 import csv
 from collections import deque
@@ -16,7 +16,7 @@ _LONGEST_NAME = 80  # characters of a column name, if the header is guessed
 
 
 class DelimitedFile(TableReader):
-    """A CSV or TSV file; options that are None are guessed from its first bytes."""
+    """A CSV or TSV file. Options that are None are guessed from the beginning of the file."""
 
     unit = "MB"
 
@@ -43,7 +43,7 @@ class DelimitedFile(TableReader):
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows; those with too many or too few cells as `BadRow`."""
+        """Yield all rows; rows with too many or too few cells become `BadRow`."""
         for number, (line, cells, fault) in enumerate(self._rows()):
             if number == 0 and self.header and not fault:
                 continue
@@ -55,14 +55,14 @@ class DelimitedFile(TableReader):
 
     @property
     def head_rows(self) -> int:
-        """The number of rows before the first record: Excel's ``sep=`` line and the header."""
+        """The number of lines before the first record: Excel's ``sep=`` line and the header."""
         return self._skip + self.header
 
     def _open(self) -> TextIO:
         return self.path.open(encoding=self.encoding, errors="replace", newline="")
 
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
-        """Yield (first line, cells, fault) of each row. If a quote is not closed, only the row's first line is lost."""
+        """Yield (first line, cells, fault) of each row. If a quote is not closed, only the first line is lost."""
         csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:
             lines = _Lines(file, self)
@@ -88,7 +88,7 @@ class DelimitedFile(TableReader):
 
 
 class _Lines:
-    """The lines of a file; those of the current row can be pushed back."""
+    """The lines of a file; all but the first line of the current row can be pushed back and read again."""
 
     def __init__(self, file: Iterator[str], source: DelimitedFile) -> None:
         self._file, self._source = file, source
@@ -115,13 +115,13 @@ class _Lines:
         self.row, self.ended = [], False
 
     def push_back(self) -> None:
-        """Push back all lines of the row but the first."""
+        """Push back all lines of the current row except the first."""
         self._waiting.extendleft(reversed(self.row[1:]))
         self.number -= max(len(self.row) - 1, 0)
 
 
 def _is_open(row: list[str], separator: str) -> bool:
-    """Return whether a row ends inside quotes."""
+    """Return whether a row ends inside a quoted cell."""
     try:
         list(csv.reader(row, delimiter=separator, strict=True))
     except csv.Error as error:
@@ -137,7 +137,7 @@ def _parsed(lines: list[str], separator: str) -> list[list[str]]:
 
 
 def _separator(lines: list[str], suffix: str) -> str:
-    """Return the separator that splits the rows of a sample into equal numbers of cells, and into most."""
+    """Return the separator that splits the sample most consistently; among similar ones, that with the most cells."""
     best, chosen = (0.0, 0), "\t" if suffix in (".tsv", ".tab") else ","
     for separator in sorted(SEPARATORS, key=lambda one: one != chosen):
         counts = [len(row) for row in _parsed(lines, separator) if row]
@@ -152,7 +152,7 @@ def _separator(lines: list[str], suffix: str) -> str:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Guess whether the first row is a header: short, distinct names, no numbers, unlike the other rows."""
+    """Guess whether the first row is a header: short, distinct names, no numbers, and different from the other rows."""
     names = [cell.strip() for cell in rows[0]] if rows else [""]
     if not all(names) or len(set(names)) < len(names):
         return False

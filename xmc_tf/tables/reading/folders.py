@@ -1,4 +1,4 @@
-"""Folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
+"""Read folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 
 class AnnifFolder(TableReader):
-    """A document corpus: texts ``name.txt`` with ``name.tsv`` (uri, label) or ``name.key`` (labels) beside them."""
+    """A document corpus: a text ``name.txt`` has its labels in ``name.tsv`` (uri, label) or ``name.key`` (labels)."""
 
     kind = "Annif's document folder"
     unit = "documents"
@@ -44,7 +44,7 @@ class AnnifFolder(TableReader):
 
 
 class PecosFolder(TableReader):
-    """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz`` and ``labels.txt``."""
+    """A folder with ``X.trn.txt`` and ``Y.trn.npz``, and optionally ``X.tst.txt``, ``Y.tst.npz`` and ``labels.txt``."""
 
     kind = "a folder of texts and label matrices"
     unit = "documents"

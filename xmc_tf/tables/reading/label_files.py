@@ -1,4 +1,4 @@
-"""Files of predicted labels: CSV and TSV that are safe in spreadsheets, and JSON lines."""
+"""Write predicted labels to CSV and TSV files that are safe to open in spreadsheets, or to JSON lines."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ Labels = Sequence[tuple[str, float]]
 
 
 class LabelFile:
-    """A file with the best labels of each row of a table, written atomically; its CSV is like that of ``source``."""
+    """A file with the best labels of each row of a table, written atomically. A CSV has the dialect of ``source``."""
 
     def __init__(self, path: Path, kept: Sequence[str], most: int, source: TableReader | None = None) -> None:
         if path.suffix.lower() not in KINDS:
@@ -44,7 +44,7 @@ class LabelFile:
         return self
 
     def write(self, line: int, cells: Sequence[Any], labels: Labels) -> None:
-        """Write the row of a line of the table: its kept cells, and its labels with scores, best first."""
+        """Write the result for one line of the table: the cells to keep, and the labels with scores, best first."""
         if self._csv is None:
             content: dict[str, Any] = {"line": line}
             content |= {name: value for name, value in zip(self._kept, cells, strict=True) if name not in content}

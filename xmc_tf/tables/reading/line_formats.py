@@ -1,4 +1,4 @@
-"""Tables with one document per line: formats of Annif, fastText, PECOS and the Extreme Classification Repository."""
+"""Read files with one document per line, in formats of Annif, fastText, PECOS and the XMC repository."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _LineReader(TableReader):
-    """A file with one document per line, in UTF-8, possibly gzipped."""
+    """A UTF-8 file with one document per line, which may be gzipped."""
 
     unit = "MB"
 
@@ -28,7 +28,7 @@ class _LineReader(TableReader):
         self.path, self.name, self.size = path, str(path), max(unpacked_size(path) >> 20, 1)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the number, from 1, and the text of each line."""
+        """Yield the number (from 1) and the text of each line."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self.read += len(raw)
@@ -36,7 +36,7 @@ class _LineReader(TableReader):
 
 
 class AnnifTsv(_LineReader):
-    r"""Annif's short-text corpus: ``text<TAB><uri> <uri>`` per line, also gzipped."""
+    """Annif's short-text corpus, which may be gzipped: lines of ``text<TAB><uri> <uri>``."""
 
     kind = "Annif's TSV"
     columns = ("text", "labels")
@@ -59,7 +59,7 @@ class AnnifTsv(_LineReader):
 
 
 class FastTextLines(_LineReader):
-    """Lines of labels, each with fastText's prefix, before or after the text."""
+    """fastText's format: lines with a text and its labels, each of which has fastText's prefix."""
 
     kind = "fastText's lines of labels and text"
     columns = ("labels", "text")
@@ -78,7 +78,7 @@ class FastTextLines(_LineReader):
 
 
 class PecosLines(_LineReader):
-    """PECOS's lines of ``1,2<TAB>text``: label numbers and the text."""
+    """PECOS's format: lines with label numbers and a text, such as ``1,2<TAB>text``."""
 
     kind = "PECOS's lines of labels and text"
     columns = ("labels", "text")
@@ -98,7 +98,10 @@ class PecosLines(_LineReader):
 
 
 class SparseFeatures(TableReader):
-    """The Extreme Classification Repository's ``documents features labels`` line and ``1,2 7:0.5 9:1.2`` lines."""
+    """The format of the Extreme Classification Repository.
+
+    The first line is ``documents features labels``; the others are like ``1,2 7:0.5 9:1.2``.
+    """
 
     kind = "sparse features of the Extreme Classification Repository"
     unit = "documents"
@@ -113,7 +116,7 @@ class SparseFeatures(TableReader):
         self.size, self.nr_features, self.nr_labels = map(int, found.groups())
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield ((feature numbers, values), label numbers) of each document."""
+        """Yield ((feature numbers, values), label numbers) for each document."""
         with opened(self.path) as file:
             file.readline()
             for number, line in enumerate(file, 2):
@@ -144,7 +147,7 @@ class SparseFeatures(TableReader):
 
 
 class TextsAndLabelLists(TableReader):
-    """Texts and their labels in two files, line by line."""
+    """Two files: one with a text on each line, and one with the labels of the text on the same line."""
 
     unit = "documents"
     columns = ("text", "label")
@@ -178,7 +181,7 @@ class TextsAndLabelLists(TableReader):
 
 
 class TextLines(_LineReader):
-    """A file of texts, one per line, without labels."""
+    """A file with one text per line and no labels."""
 
     columns = ("text",)
 

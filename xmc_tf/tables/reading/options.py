@@ -1,4 +1,4 @@
-"""Options for reading a table; apart from the readers, so that commands start without loading them."""
+"""Options for reading a table, in a module of their own so that commands start without loading the readers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +11,15 @@ KINDS = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options for reading a table; None: detected from the file.
+    """Options for reading a table. None means that the value is detected from the file.
 
     Args:
-        kind: one of ``KINDS``.
+        kind: format of the table, one of ``KINDS``.
         encoding: encoding of text files.
-        separator: between the cells of CSV and TSV.
-        header: whether the first row of CSV and TSV holds the column names.
+        separator: separator of the cells in CSV and TSV files.
+        header: whether the first row of a CSV or TSV file holds the column names.
         table: name of the table in an SQLite database.
-        label_lists: file with the labels of each text, line by line; the table is then a file of texts, one per line.
+        label_lists: file with the labels of each text, line by line. The table is then a file with one text per line.
     """
 
     kind: str | None = None

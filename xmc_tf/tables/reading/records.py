@@ -1,4 +1,4 @@
-"""Rows of tables of any kind."""
+"""Rows of tables, and the base class of all table readers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ class TableRow(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be used."""
+    """A row that cannot be used, and the reason."""
 
     line: int
     reason: str
@@ -23,7 +23,7 @@ class BadRow(NamedTuple):
 
 
 class TableReader(ABC):
-    """A table that is read from beginning to end."""
+    """The base class of tables, which are read from beginning to end."""
 
     name: str
     kind: str  # for messages, such as "UTF-8, separated by semicolons"
@@ -38,10 +38,10 @@ class TableReader(ABC):
 
     @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows in their order; each call starts again."""
+        """Yield all rows in order; each call starts from the beginning."""
 
     def done(self) -> int:
-        """Return how many of the ``size`` units have been read."""
+        """Return how much has been read, in the same units as ``size``."""
         return self.read >> 20 if self.unit == "MB" else self.read
 
 

@@ -1,4 +1,4 @@
-"""Opening of tables of any kind, detected from the content, then from the name."""
+"""Open tables in any format, which is detected from the content and then from the file name."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables in JSON lines, Parquet, SQLite and DataFrames."""
+"""Read tables from JSON lines, Parquet, SQLite and DataFrames."""
 
 import sqlite3
 import time
@@ -19,7 +19,7 @@ MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines(TableReader):
-    """A file with one JSON object per line; keys that the first thousand lines lack are ignored."""
+    """A file with one JSON object per line. Keys that do not occur in the first thousand lines are ignored."""
 
     unit = "MB"
 
@@ -75,7 +75,7 @@ class ParquetFile(TableReader):
 
 
 class SqliteTable(TableReader):
-    """A table or view of an SQLite database, which is opened read-only; None: the only one."""
+    """A table or view of an SQLite database, opened read-only. If the name is None, it must be the only one."""
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -131,14 +131,14 @@ class Frame(TableReader):
 
 
 def quoted(name: str) -> str:
-    """Return a name as a quoted SQL identifier."""
+    """Quote a name as an SQL identifier."""
     if "\0" in name:
         raise InputError("a name of a table or column contains a zero character", received=repr(name[:80]))
     return '"' + name.replace('"', '""') + '"'
 
 
 def _object(line: str) -> Any:
-    """Return the value on a line, or a description of what is wrong with it."""
+    """Parse the JSON value on a line; if it is invalid, return a description of the problem."""
     try:
         return parse_json(line, of="the line", top=None, foreign=True)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Text files that may be gzipped, and the detection of their encoding."""
+"""Open text files, which may be gzipped, and detect their encoding."""
 
 import codecs
 import gzip
@@ -20,7 +20,7 @@ _LARGEST_RATIO, LEAST_BOMB = 100, 1 << 28
 
 
 class _Unpacked(gzip.GzipFile):
-    """A gzipped file that raises `InputError` if it is damaged."""
+    """A gzipped file; reading raises `InputError` if it is damaged."""
 
     def read(self, *size: Any) -> bytes:
         return self._checked(super().read, *size)
@@ -54,17 +54,17 @@ def is_packed(path: Path) -> bool:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file for reading; a gzipped one is unpacked while it is read."""
+    """Open a file for reading; gzipped files are decompressed during reading."""
     return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
 
 
 def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
-    """Open a file of text for reading; a gzipped one is unpacked while it is read."""
+    """Open a text file for reading; gzipped files are decompressed during reading."""
     return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline=newline)
 
 
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
-    """Return the first bytes of a file and its first lines, decompressed, to detect its format from."""
+    """Return the first bytes and the first (decompressed) lines of a file, from which its format is detected."""
     with path.open("rb") as file:
         head = file.read(4096)
         file.seek(0)
@@ -73,12 +73,12 @@ def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
 
 
 def unpacked_size(path: Path) -> int:
-    """Return the size of a file; for a gzipped one, an estimate."""
+    """Return the size of a file; for gzipped files, estimate the decompressed size."""
     return path.stat().st_size * (4 if is_packed(path) else 1)
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file: UTF-16, UTF-8, or, with a warning, Windows-1252 or Latin-1."""
+    """Return the encoding of a file: UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1."""
     if given:
         return _checked(given)
     with path.open("rb") as file:
@@ -101,12 +101,12 @@ def text_encoding(path: Path, given: str | None = None) -> str:
 
 
 def encoding_of(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file; a gzipped file must be in UTF-8."""
+    """Return the encoding of a file; gzipped files must be UTF-8."""
     return "utf-8-sig" if is_packed(path) else text_encoding(path, given)
 
 
 def _checked(given: str) -> str:
-    """Return the name of a text encoding; Python also knows codecs for other purposes, such as rot13."""
+    """Return the name of a text encoding; raise an error for other codecs of Python, such as rot13."""
     try:
         info = codecs.lookup(given)
         found = info.incrementaldecoder("replace").decode("text".encode(given), False) if info.incrementaldecoder else 0
@@ -119,7 +119,7 @@ def _checked(given: str) -> str:
 
 
 def _not_quite_utf8(path: Path) -> str:
-    """Return UTF-8 for a file with few invalid bytes, otherwise a Windows encoding."""
+    """Return UTF-8 for a file with few invalid bytes, otherwise Windows-1252 or Latin-1."""
     stray = others = 0
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         while piece := file.read(_PIECE):
@@ -141,7 +141,7 @@ def _not_quite_utf8(path: Path) -> str:
 
 
 def named(encoding: str) -> str:
-    """Return the usual spelling of an encoding."""
+    """Return the name of an encoding in its common spelling."""
     return {
         "utf-8": "UTF-8", "utf-8-sig": "UTF-8", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16",
         "cp1252": "Windows-1252", "latin-1": "Latin-1", "iso8859-1": "Latin-1",
