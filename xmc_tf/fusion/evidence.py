@@ -196,7 +196,7 @@ def bounded_post_processor(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a prediction returns probabilities, and the threshold for labels."""
+    """The decision whether to return probabilities, and the threshold for labels."""
 
     probable: bool  # whether the scores are probabilities; else they are the rankers'
     threshold: float | None
