@@ -165,7 +165,7 @@ def test_folders_that_are_no_encoders(tmp_path, bert_folder):
     with pytest.raises(InputError, match="git lfs pull"):
         Encoder.load(bert_folder)
     weights.unlink()
-    with pytest.raises(InputError, match="a configuration and no weights"):
+    with pytest.raises(InputError, match="a configuration but no weights"):
         Encoder.load(bert_folder)
     (bert_folder / "pytorch_model.bin").write_bytes(b"PK")
     with pytest.raises(InputError, match="is damaged or not a PyTorch file"):

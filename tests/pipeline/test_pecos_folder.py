@@ -205,7 +205,7 @@ def test_xlnets_summary(copy):
     ("missing", "message"),
     [
         ("text_encoder/text_encoder", "config.json is missing"),
-        ("text_encoder/text_encoder/pytorch_model.bin", "a configuration and no weights"),
+        ("text_encoder/text_encoder/pytorch_model.bin", "a configuration but no weights"),
         ("text_encoder/text_tokenizer", "is not a folder with a tokenizer"),
         ("concat_model/ranker/param.json", "param.json is missing"),
         ("concat_model/ranker/1.model/W.npz", "W.npz is missing"),
