@@ -93,7 +93,7 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
 
 
 def test_pieces_of_the_wrong_size_are_refused(tmp_path):
-    with pytest.raises(InputError, match="add up"):
+    with pytest.raises(InputError, match="wrong length"):
         write_npz(tmp_path / "x.npz", {"data": Stream(np.dtype("f4"), 3, lambda: [np.zeros(2, np.float32)])})
 
 
