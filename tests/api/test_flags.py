@@ -128,7 +128,8 @@ def test_documents_are_predicted_in_chunks(model, documents, here, capsys, monke
     for one, other in zip(chunked.splitlines(), whole.splitlines(), strict=True):
         ours, theirs = json.loads(one), json.loads(other)
         assert ours["labels"] == theirs["labels"]
-        assert ours["scores"] == pytest.approx(theirs["scores"], abs=2.5e-6)  # two units of the sixth decimal: products of other sizes round otherwise
+        # Two units of the sixth decimal: products of other sizes round otherwise.
+        assert ours["scores"] == pytest.approx(theirs["scores"], abs=2.5e-6)
 
 
 SETTINGS = "data_dir=histories model=sasrec max_len=6 sliding_step=3 embed_dim=8 n_layers=1 max_steps=2"
