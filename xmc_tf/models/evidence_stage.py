@@ -1,6 +1,5 @@
 """The training stage that learns probabilities from the scores of a fine-tuned model and from label names."""
 
-import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from xmc_tf.fusion import POOL, ProbabilityModel
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import embedded, for_fusion, scored
+from xmc_tf.models.prediction import by_rankers, embedded, for_fusion, ranker_features, scored
 from xmc_tf.models.results import in_pieces
 from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -61,11 +60,8 @@ def evidence_stage(
             found = in_pieces(score_some, texts, X, options.max_pred_chunk, auxiliary.nr_labels)
             if not (decide_on_head and metadata.ensemble_method == "average"):
                 return found
-            of_rankers = dataclasses.replace(options, ensemble_method="concat-only", quiet=True)
-            alone = in_pieces(
-                lambda texts, X: scored(auxiliary, texts, X, of_rankers)[0],
-                texts, X, options.max_pred_chunk, auxiliary.nr_labels,
-            )  # fmt: skip
+            given = ranker_features(auxiliary, texts, X, np.concatenate(vectors), options)
+            alone = by_rankers(auxiliary, given, options)
             truth = csr_matrix(documents.Y)[some]
             both, rankers_only = _mean_precision(truth, found), _mean_precision(truth, alone)
             _LOG.info(

@@ -113,7 +113,7 @@ def scored(
     method = method_of(model, options)
     if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        return _by_rankers(model, ranker_features(model, texts, X, vectors, options), options), vectors
+        return by_rankers(model, ranker_features(model, texts, X, vectors, options), options), vectors
     if method == "transformer-only":
         return _by_heads(model, texts, options)
     embeddings = []
@@ -122,7 +122,7 @@ def scored(
         more = dataclasses.replace(options, only_topk=size)
         by_heads, vectors = _by_heads(model, texts, more)
         embeddings.append(vectors)
-        found = _by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
+        found = by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
         return blend(method, by_heads, found, size)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
@@ -157,9 +157,7 @@ def ranker_features(
     return as_features((sparse, vectors if dense is None else np.hstack([dense, vectors])))
 
 
-def _by_rankers(
-    model: LazyModelFolder, X: Features, options: PredictionOptions, first: int | None = None
-) -> csr_matrix:
+def by_rankers(model: LazyModelFolder, X: Features, options: PredictionOptions, first: int | None = None) -> csr_matrix:
     """Return the best labels by the rankers' scores; each tree of an ensemble contributes its ``first`` best labels."""
     more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
