@@ -21,7 +21,7 @@ import sys
 from functools import cache
 from types import ModuleType
 
-# Only works before TensorFlow's import.
+# This has an effect only before TensorFlow is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -29,7 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 def _modules() -> dict[str, str]:
     """Return the module of each public name, read from the type stub ``__init__.pyi``."""
     found = {}
-    # Without an import of pathlib or ast: this runs at the start of every command.
+    # No import of pathlib or ast, because this runs at the start of every command.
     with open(f"{os.path.dirname(__file__)}/__init__.pyi", encoding="utf-8") as stub:
         for line in stub:
             if line.startswith("from "):

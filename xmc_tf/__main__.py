@@ -14,7 +14,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "train": ("xmc_tf.train", "Train a model on a table, or on files of texts and labels."),
         "prepare": ("xmc_tf.prepare", "Read a table of texts and labels, such as CSV, into a data set."),
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
-        "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
+        "plan": ("xmc_tf.plan", "Estimate the memory, network traffic and hours of a training run."),
         "launch": ("xmc_tf.launch", "Run a module or script on several ranks, on one machine or many."),
         "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),
     },
@@ -24,11 +24,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
         "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
         "audit": ("xmc_tf.report.audit", "List what is probably missing or wrong in the labels of a table."),
-        "runs": ("xmc_tf.runs", "List, compare and delete the trainings on a data set."),
+        "runs": ("xmc_tf.runs", "List, compare and delete the training runs on a data set."),
         "append": ("xmc_tf.append", "Append documents to a linear model, without training it again."),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "labels remove": ("xmc_tf.labels.remove", "Remove labels from a linear model."),
-        "labels merge": ("xmc_tf.labels.merge", "Make one label of several, in a linear model."),
+        "labels merge": ("xmc_tf.labels.merge", "Merge several labels of a linear model into one."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
     },
@@ -50,7 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "linear evaluate": ("xmc_tf.linear.evaluate", "Compare predictions; print what PECOS prints."),
     },
 }
-# The list shows one line for each of these, or none.
+# The overview shows one line for each of these groups of commands, or none if the line is empty.
 _SUB_GROUPS = {
     "labels": "Add, remove or merge labels of a trained model.",
     "sequences": "Prepare, train, predict, evaluate, export: models of the next item.",
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(program: str, command: str, arguments: list[str]) -> None:
-    """Run a command like ``python -m`` with the command's module."""
+    """Run a command as ``python -m`` would run its module."""
     if command not in MODULES:
         _refuse(program, command)
     from xmc_tf.common.process import startup
@@ -119,7 +119,7 @@ def _overview(program: str, group: str = "") -> str:
 
 
 def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
-    """Return one line for each command in a group, or one line for each group."""
+    """Return one line for each command in a group. Without a group, a group such as ``labels`` has one line."""
     if group:
         return {name: about for name, (_, about) in commands.items() if name.startswith(f"{group} ")}
     found = {}
@@ -146,7 +146,7 @@ def _refuse(program: str, command: str) -> NoReturn:
 
 
 def _print(text: str) -> None:
-    """Print to a pipe that may be closed early, for example by ``head``."""
+    """Print without an error if the pipe is closed early, for example by ``head``."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

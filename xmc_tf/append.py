@@ -23,18 +23,18 @@ from xmc_tf.tables.reading_flags import (
 )
 
 _SHOWN = 3
-_DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.
+_DESCRIPTION = """Append documents to a linear model without training it again: only their labels' clusters change.
 
     python -m xmc_tf.append -m model new.csv
 From files of texts and labels, to another folder:
     python -m xmc_tf.append -m model -t X.new.txt -y Y.new.npz -o model-2
 
-Correct labels of the training documents, by the findings of xmc-tf audit that a person has accepted:
+Correct labels of the training documents with the findings of xmc-tf audit that a person has accepted:
     python -m xmc_tf.append -m model data.csv --accepted audit/findings.csv
 
-The model must have kept its training data (--keep-training-data), as one of a small table does. If the command is
-interrupted, the model stays as it was.
-Vocabulary, label tree and calibration stay: train again when the documents have grown by a tenth or so."""
+The model must have kept its training data (--keep-training-data), as a model of a small table does by default. If
+the command is interrupted, the model stays as it was.
+The vocabulary, label tree and calibration stay the same: train again when about a tenth of the documents are new."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,19 +43,17 @@ def parser() -> argparse.ArgumentParser:
     add_model(out, required=True)
     add_texts(out)
     out.add_argument("-y", "--label-path", metavar="FILE", help="labels of the texts, .npz (documents × labels)")
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
-    out.add_argument(
-        "--new-labels", action="store_true", help="add labels of the documents that the model does not have"
-    )
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
+    out.add_argument("--new-labels", action="store_true", help="also add labels that are new to the model")
     out.add_argument(
         "--exact", action="store_true",
-        help="solve the clusters that change on all their documents, as a training does; slower: with many documents, "
-        "all clusters change",
+        help="retrain each changed cluster on all its documents, as a full training does; slower: many documents "
+        "change all clusters",
     )  # fmt: skip
     out.add_argument(
         "--accepted", metavar="FILE",
-        help="findings.csv of xmc-tf audit: correct the labels of the documents of TABLE whose findings are accepted, "
-        "instead of appending documents",
+        help="findings.csv of xmc-tf audit: correct the labels of TABLE by the accepted findings, instead of "
+        "appending its documents",
     )  # fmt: skip
     add_threads(out, "-n")
     add_label_options(add_reading_options(out))
@@ -64,20 +62,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Append the documents, and write the new model."""
+    """Append or correct documents, and write the new model."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
     given = (bool(arguments.documents), bool(arguments.text_path), bool(arguments.label_path))
     if given not in ((True, False, False), (False, True, True)):
         raise InputError(
-            "the documents to append are not clear", expected="a table, or texts (-t) and labels (-y)",
+            "cannot tell which documents to append", expected="either a table, or both texts (-t) and labels (-y)",
             fix="python -m xmc_tf.append -m model new.csv",
         )  # fmt: skip
     if not arguments.documents:
         refuse_without_table(arguments, {"label_column": "--label-column", "label_separator": "--label-separator"})
     if arguments.accepted and not arguments.documents:
-        raise InputError("--accepted: there is no table", expected="the table that was audited", fix="name it")
+        raise InputError("--accepted: there is no table", expected="the table that was audited", fix="name it as TABLE")
     inputs = {
         "TABLE": arguments.documents,
         "--accepted": arguments.accepted,
@@ -107,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any]:
-    """Return texts and labels; table rows without a text or a label are left out, and a warning counts them."""
+    """Return the texts and labels to append or, with ``--accepted``, the documents to correct and all their labels."""
     if not arguments.documents:
         file = TextFile(arguments.text_path)
         file.check()

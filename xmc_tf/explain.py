@@ -20,15 +20,15 @@ _DESCRIPTION = """Show why a text gets its labels: the words and the path throug
     python -m xmc_tf.explain -m model "gradient of a sparse matrix"
     python -m xmc_tf.explain -m model -k 3 --words 20 - < document.txt
 
-For each label, the nodes on the path to it are listed from the top, with the score of each. Below a node is what its
-ranker has added up: weight × value of each word of the text, the embedding (in an XR-Transformer), and the bias. The
-sum becomes a score (by the function that -pp chose in the training), which is combined with that of the node above."""
+For each label, the nodes on the path to it are listed from the top, each with its score. Below a node are the terms
+that its ranker adds up: weight × value of each word of the text, the embedding (in an XR-Transformer), and the bias.
+The post-processor (-pp in training) turns the sum into a score, which is combined with the score of the node above."""
 
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
     out.add_argument("text", nargs="?", metavar="TEXT", help="the document; -: standard input")
-    out.add_argument("-q", "--query", metavar="TEXT", help="the same")
+    out.add_argument("-q", "--query", metavar="TEXT", help="same as TEXT; give one of the two")
     add_model(out, required=True)
     add = out.add_argument
     add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")

@@ -34,11 +34,11 @@ from xmc_tf.params.choices import ONNX
 from xmc_tf.serving.agreement import Agreement, compare
 
 _LOG = logging.getLogger(__name__)
-LARGEST_LOSS = 0.2  # in points of precision, up to which 8 bits are the default of an export for ONNX Runtime
+LARGEST_LOSS = 0.2  # points of precision; an export for ONNX Runtime uses 8 bits by default if it loses less
 _WARMUP = 64
 _PRECISIONS = ("fp32", "fp16", "int8")
 _SAVED_MODEL, _ONNX = "savedmodel", "onnx"
-_DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, of standard TensorFlow operations.
+_DESCRIPTION = """Export a model as a SavedModel that maps raw text to label names with standard TensorFlow operations.
 
     python -m xmc_tf.export -m model -o served/1
     python -m xmc_tf.export -m model -o served/2 -k 10 -b 20 --weights int8 -t X.tst.txt -y Y.tst.npz
@@ -47,7 +47,7 @@ _DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, 
 The last part of -o is the version: TensorFlow Serving serves the highest version in served/. Try the export with
 python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it.
 
-With --format onnx, the output is a model's folder whose encoder needs no TensorFlow: all commands take it with -m."""
+With --format onnx, the output is a model folder whose encoder needs no TensorFlow; all commands accept it with -m."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,20 +56,20 @@ def parser() -> argparse.ArgumentParser:
     add_model_place(out, "folder of the model")
     add(
         "-o", "--output", required=True, metavar="DIR",
-        help="output folder; of a SavedModel, its last part is the version, such as 1",
+        help="output folder; for a SavedModel, its last part is the version, such as 1 in served/1",
     )  # fmt: skip
     add(
         "--format", choices=(_SAVED_MODEL, _ONNX), default=_SAVED_MODEL,
-        help="a SavedModel, or a model's folder whose encoder ONNX Runtime computes",
+        help="a SavedModel, or a model folder whose encoder runs with ONNX Runtime",
     )  # fmt: skip
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
         "--weights", choices=_PRECISIONS,
-        help="number format of the weights; fp16 and int8 make a smaller, less exact model. Of a SavedModel: those of "
-        "the rankers (default: fp32). Of onnx: those of the encoder, fp32 or int8 (default: int8 if -t and -y show "
-        f"that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
+        help="number format of the weights; fp16 and int8 make the model smaller and less exact. For a SavedModel, it "
+        "applies to the rankers (default: fp32); for onnx, to the encoder, with fp32 or int8 (default: int8 if -t and "
+        f"-y show that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
     )  # fmt: skip
-    add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
+    add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests, or to measure with -y")
     add(
         "-y", "--label-path", metavar="FILE",
         help="labels of the texts; prints the precision of the model and of the export",
@@ -141,7 +141,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     print(f"{printable(str(output))}: {exported.bytes / 1e6:,.1f} MB of variables")
     if parts.reads_text:
         print(
-            "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving needs nothing"
+            "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving loads it as is"
         )
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
@@ -162,17 +162,17 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
         flag = f"--{given[0].replace('_', '-')}" if given else "--weights fp16"
         raise InputError(
             f"{flag} cannot be used with --format onnx", expected="-m, -o, --weights fp32 or int8, -t and -y",
-            fix="leave it out; predict and serve have the options of a prediction",
+            fix="leave it out, and set prediction options in predict or serve",
         )  # fmt: skip
     if (arguments.text_path is None) != (arguments.label_path is None):
-        raise InputError("-t and -y measure the export together", expected="both, or neither")
+        raise InputError("-t and -y can only be used together, to measure the export", expected="both, or neither")
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
     refuse_model_folder("-o", output, inputs)
     with claimed_folder(output, MODEL, fix="give another folder with -o"):
         model = load(arguments.model_folder, runtime=ONNX)
         if not isinstance(model, XTransformer):
             raise InputError(
-                f"{arguments.model_folder} has no encoder: it needs no TensorFlow as it is", fix="use it with -m"
+                f"{arguments.model_folder} has no encoder and already runs without TensorFlow", fix="use it with -m"
             )
         if arguments.text_path is None:
             model.export_onnx(output, precision=arguments.weights or "fp32")
@@ -221,7 +221,7 @@ def _write_card(source: Path, folder: Path, precision: str, measured: Agreement,
         *(f"| {name} | {' | '.join(f'{100 * value:.2f}' for value in values)} |" for name, values in rows),
     ]  # fmt: skip
     if is_foreign(folder / CARD):
-        _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", folder / CARD)
+        _LOG.warning("%s was not written by xmc_tf and is kept, so no model card is written", folder / CARD)
         return
     with atomic_file(folder / CARD) as part:
         part.write_text(text.rstrip("\n") + "\n" + "\n".join(lines) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.predict``: predict labels with a model of either kind, on one rank or many."""
+"""``python -m xmc_tf.predict``: predict labels with a linear model or an XR-Transformer, on one or more ranks."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ Write label names and scores for a table, such as a CSV file:
     python -m xmc_tf.predict data.csv --column text -m model -o labels.csv
 Write a matrix of scores for a file of texts, and print precision and recall:
     python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz -y Y.tst.npz
-Of features, with linear rankers:
+Predict from features, with linear rankers:
     python -m xmc_tf.predict -m model -x X.tst.npz -o pred.npz
-On several ranks:
+Run on several ranks:
     horovodrun -np 4 python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz
-With a TensorFlow Serving that serves the exported model:
+Use a TensorFlow Serving server that serves the exported model:
     python -m xmc_tf.predict --server http://localhost:8501 -t X.tst.txt -o pred.npz"""
 
 

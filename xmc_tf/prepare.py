@@ -24,7 +24,7 @@ _DESCRIPTION = """Read a table of texts and labels into a data set: one SQLite d
 
 Tables: CSV and TSV, JSON lines (also .gz), Parquet, SQLite, Annif's TSV files and document folders, PECOS's lines of
 labels and text, a folder of X.trn.txt and Y.trn.npz, and sparse features of the Extreme Classification Repository. What
-is not given is guessed from the table, and reported. Rerun an interrupted command to resume."""
+the options leave open is guessed from the table, and reported. Rerun an interrupted command to resume."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     )
     config.add_argument(
         "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON",
-        help="the configuration itself, as JSON",
+        help="vectorizer configuration of PECOS, as JSON",
     )  # fmt: skip
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
     add_threads(build)
@@ -58,11 +58,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "-x", "--output-inst-path", required=True, metavar="FILE", help="output file of the features, .npz"
     )
-    run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line; required with -y")
+    run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line; required by -y and -r")
     run.add_argument("-y", "--output-label-path", metavar="FILE", help="output file of the labels, .npz")
     run.add_argument("-r", "--output-rel-path", metavar="FILE", help="output file of the relevance of the labels, .npz")
     run.add_argument(
-        "--label-pos", type=whole, default=0, metavar="INT", help="field of a line that holds the labels, from 0"
+        "--label-pos", type=whole, default=0, metavar="INT", help="number of the field that contains the labels, from 0"
     )
     add_force(run)
     add_threads(run)
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _add_text(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("-i", "--input-text-path", required=True, metavar="FILE", help="input file with one document per line")
-    add("--text-pos", type=whole, default=1, metavar="INT", help="field of a line that holds the text, from 0")
+    add("--text-pos", type=whole, default=1, metavar="INT", help="number of the field that contains the text, from 0")
     add(
         "--maxsplit", type=whole, default=-1, metavar="INT",
         help="maximum number of tabs that separate fields, for texts that contain tabs; -1: no limit",
@@ -106,9 +106,9 @@ def _build(arguments: argparse.Namespace) -> None:
     others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
     if others:
         raise InputError(
-            f"-m {folder} contains other files than a vectorizer's",
-            expected="a new or empty folder, or one that was built before", received=", ".join(others[:3]),
-            fix="give a folder of its own",
+            f"-m {folder} contains files that are not part of a vectorizer",
+            expected="a new or empty folder, or the folder of a vectorizer", received=", ".join(others[:3]),
+            fix="choose another folder",
         )  # fmt: skip
     texts = _texts(arguments)
     if path := arguments.vectorizer_config_path:
@@ -135,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> None:
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
         raise InputError(
-            "the number of labels is not known", expected="-l, a file with one line per label, beside -y and -r",
+            "the number of labels is not known", expected="with -y or -r, also -l: a file with one line per label",
             fix="add -l labels.txt",
         )  # fmt: skip
     Y = R = None
@@ -147,8 +147,8 @@ def _run(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.input_preprocessor_folder)
     if (folder / "config.json").exists() and not (folder / "params.json").exists():
         raise InputError(
-            f"{folder} is a vectorizer of PECOS, which cannot be read",
-            expected="a folder of python -m xmc_tf.preprocess build",
+            f"{folder} is a vectorizer of PECOS, which xmc_tf cannot read",
+            expected="a folder written by python -m xmc_tf.preprocess build",
             fix="build it again with the same configuration (--vectorizer-config-path)",
         )
     from xmc_tf.features import Tfidf

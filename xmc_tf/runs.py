@@ -23,7 +23,7 @@ from xmc_tf.tables.table_flags import database_of
 _ACTIONS = ("list", "show", "compare", "predictions", "delete")
 _HEADER = ["line", "text", "true labels", "predicted labels", "scores"]
 _MEASURES = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "accuracy", "macro-F1")
-_DESCRIPTION = """Work with the trainings that are recorded in a data set.
+_DESCRIPTION = """Work with the training runs that are recorded in a data set.
 
 List them, show one, compare some:
     python -m xmc_tf.runs data.sqlite
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("data", metavar="DATA", help="data set, or the table that it was prepared from")
     out.add_argument("action", nargs="?", choices=_ACTIONS, default="list", metavar="ACTION", help=", ".join(_ACTIONS))
     out.add_argument("runs", nargs="*", type=int, metavar="RUN", help="number of a run, from the list")
-    out.add_argument("-o", "--output", metavar="FILE", help="file of predictions to write: .csv")
+    out.add_argument("-o", "--output", metavar="FILE", help="CSV file of predictions to write (.csv)")
     out.add_argument("--json", action="store_true", help="print the runs as JSON")
     add_force(out)
     add_verbosity(out)
@@ -83,7 +83,7 @@ def _require(arguments: cli.GivenFlags) -> None:
         )  # fmt: skip
     if arguments.action == "predictions" and (arguments.output or "")[-4:].lower() != ".csv":
         raise InputError(
-            "predictions need a file", expected="-o with the extension .csv", received=arguments.output or "no -o"
+            "predictions needs an output file", expected="-o FILE.csv", received=arguments.output or "no -o"
         )
 
 
@@ -94,7 +94,7 @@ def _write_predictions(store: TableStore, number: int, path: Path) -> None:
     if [document for document, *_ in found] != store.ids("test").tolist():
         raise InputError(
             f"run {number} has no predictions of the current test documents",
-            expected="a run with test documents, after which the splits did not change", fix="train again",
+            expected="a run with test documents, trained on the current splits", fix="train again",
         )  # fmt: skip
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         out = csv.writer(file)
@@ -176,7 +176,7 @@ def comparison_text(runs: Sequence[Run]) -> str:
         format_table(["parameters that differ", *head], different) if different else "the parameters are equal"
     )
     if len({(tuple(run.documents.items()), run.labels) for run in runs}) > 1:
-        parts.append("note: these runs had other documents or labels; their measures cannot be compared directly")
+        parts.append("note: these runs used different documents or labels; their metrics cannot be compared directly")
     return "\n\n".join(parts)
 
 

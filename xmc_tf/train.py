@@ -129,7 +129,7 @@ def _begin(arguments: argparse.Namespace) -> Communicator:
 
 
 def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
-    """Prepare a table, choose settings, train and measure a model, and print a summary."""
+    """Prepare a table, choose settings, train and evaluate a model, and print a summary."""
     communicator = _begin(arguments)
     job = table_job(arguments, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
     run_on_all_ranks(communicator, lambda: read_language_column(arguments))
@@ -208,7 +208,7 @@ def _require(arguments: argparse.Namespace) -> None:
             received="-tt alone" if arguments.tst_text_path else "-yt alone",
         )  # fmt: skip
     if arguments.text_only and arguments.trn_feat_path:
-        raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
+        raise InputError("--text-only and -x are mutually exclusive", fix="leave one of them out")
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -277,7 +277,7 @@ def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
     assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
     if count > 1 and params.only_encoder:
         raise InputError(
-            "--trees and --only-encoder exclude each other: trees are of rankers", fix="leave one of them out"
+            "--trees and --only-encoder are mutually exclusive: only rankers use trees", fix="leave one of them out"
         )
     return dataclasses.replace(params, refined_indexer_params=several_trees(params.refined_indexer_params, count))
 
@@ -287,7 +287,7 @@ def _precision(arguments: argparse.Namespace) -> str:
     meant = "fp16" if arguments.fp16 else "off"
     if arguments.mixed_precision not in (MatcherParams().mixed_precision, meant):
         raise InputError(
-            "--fp16 and --mixed-precision exclude each other",
+            "--fp16 and --mixed-precision are mutually exclusive",
             expected=f"--mixed-precision {meant}, which is what --fp16 {str(arguments.fp16).lower()} means",
             received=f"--mixed-precision {arguments.mixed_precision}", fix="leave one of them out",
         )  # fmt: skip

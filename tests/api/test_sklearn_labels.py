@@ -97,7 +97,7 @@ def test_two_classes_have_one_decision_per_document():
         (["a", 0.5], "received: float, str"),
         ([[], []], "y contains no label"),
         (np.zeros((2, 3)), "y contains no label"),
-        (np.array([[0, 2], [1, 0]]), "not of indicators(.|\n)*received: 2"),
+        (np.array([[0, 2], [1, 0]]), "values other than 0 and 1(.|\n)*received: 2"),
         (np.array([[0, np.nan], [1, 0]]), "contains NaN"),
         (np.array([0.5, 1.25]), "Unknown label type"),
         (["a", "b", "c"], "as many documents in y as in X, 2"),

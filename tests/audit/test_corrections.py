@@ -103,11 +103,11 @@ def test_a_corrected_model_is_that_of_a_training_on_the_corrected_labels():
 def test_documents_that_the_model_does_not_know(place, caplog):
     folder, collection = place
     model = load(folder / "model")
-    with pytest.raises(InputError, match="trained on none of these documents"):
+    with pytest.raises(InputError, match="none of these documents are in the model's training data"):
         model.with_corrections(["something else"], [[collection.names[0]]])
     texts = ["something else", collection.texts[3]]
     corrected = model.with_corrections(texts, [[collection.names[0]], collection.names[:2]])
-    assert "1 of 2 documents were not in the training" in caplog.text
+    assert "1 of 2 documents are not in the training data" in caplog.text
     own = {corrected.names[label] for label in corrected.training_data.Y[3].indices}
     assert own == set(collection.names[:2])
 
@@ -135,9 +135,9 @@ def test_labels_are_added_and_removed(tmp_path):
     ("row", "message"),
     [
         (finding("perhaps"), "accept is 'perhaps'"),
-        (finding(kind="duplicates"), "names no correction"),
-        (finding(row=""), "row or label is missing"),
-        (finding(label=""), "row or label is missing"),
+        (finding(kind="duplicates"), "does not name a label"),
+        (finding(row=""), "no valid row or label"),
+        (finding(label=""), "no valid row or label"),
     ],
 )
 def test_findings_that_cannot_be_accepted(tmp_path, row, message):
@@ -153,7 +153,7 @@ def test_another_file(tmp_path):
 @pytest.mark.parametrize("row", [finding(text="other"), finding(row="7")])
 def test_another_table(tmp_path, row):
     corrections = read_accepted(write_table(tmp_path / "f.csv", [row]))
-    with pytest.raises(InputError, match="has another text in this table"):
+    with pytest.raises(InputError, match="is missing from this table or has a different text"):
         corrected_documents(corrections, ["one", "two"], [["a"], ["a"]], "f.csv")
 
 

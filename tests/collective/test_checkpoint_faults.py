@@ -154,7 +154,7 @@ def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
     assert f"{tmp_path / 'bad' / 'manifest.json'} does not exist" in none
 
     newer = damaged(lambda folder: rewrite(folder, lambda content: content.update(version=99)))
-    assert "manifest.json has another version" in newer
+    assert "manifest.json has an unknown version" in newer
 
     holes = damaged(lambda folder: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)))
     assert "00002.npy does not follow the file before it" in holes

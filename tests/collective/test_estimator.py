@@ -106,7 +106,7 @@ def test_input_functions_with_a_parameter_receive_an_input_context(tmp_path):
 def test_invalid_models_and_options_are_refused(tmp_path):
     strategy = CollectiveStrategy(Solo())
     layers = [keras.Input([2]), keras.layers.Dense(1)]
-    with pytest.raises(InputError, match="model without optimizer"):
+    with pytest.raises(InputError, match="model without an optimizer"):
         strategy.estimator(keras.Sequential(layers), tmp_path)
     with pytest.raises(InputError, match="expected: a compiled Keras model"):
         strategy.estimator(lambda: "model", tmp_path)

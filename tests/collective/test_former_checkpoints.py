@@ -22,6 +22,6 @@ def test_a_training_that_version_0_2_began_is_refused(tmp_path):
     assert load_training(tmp_path, model, strategy.communicator) == 1
     content = json.loads((tmp_path / MANIFEST).read_text())
     (tmp_path / MANIFEST).write_text(json.dumps(content | {"version": 2}))
-    with pytest.raises(InputError, match=r"that xmc_tf 0\.2 or an older version began"):
+    with pytest.raises(InputError, match=r"was written by xmc_tf 0\.2 or an older version"):
         load_training(tmp_path, model, strategy.communicator)
     assert load_training(tmp_path, model, strategy.communicator, optimizer=False) == 1

@@ -172,9 +172,9 @@ def test_missing_and_doubled_names_are_refused():
     layer = strategy.embeddings([EmbeddingTable("users", 5, 2), EmbeddingTable("words", 5, 2)])
     with pytest.raises(InputError, match="no ids for feature 'words'"):
         layer({"users": tf.constant([1])})
-    with pytest.raises(InputError, match="there is a table 'users' already"):
+    with pytest.raises(InputError, match="there is already a table 'users'"):
         strategy.embeddings([EmbeddingTable("users", 5, 2)], name="again")
-    with pytest.raises(InputError, match="two tables have the feature 'id'"):
+    with pytest.raises(InputError, match="the feature 'id' occurs twice"):
         strategy.embeddings([EmbeddingTable("a", 5, 2, ("id",)), EmbeddingTable("b", 5, 2, ("id",))], name="third")
     with pytest.raises(InputError, match="ids of feature 'users'"):
         layer({"users": tf.constant([1.0]), "words": tf.constant([1])})

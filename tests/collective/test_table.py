@@ -88,8 +88,8 @@ def test_slots_are_created_on_demand_for_the_local_rows():
     ("options", "said"),
     [
         ({"rows": 0}, "at least one row"),
-        ({"partition": even_rows(5, 1)}, "not over its rows"),
-        ({"initializer": np.zeros((4, 2), np.float32)}, "another shape"),
+        ({"partition": even_rows(5, 1)}, "does not match its rows"),
+        ({"initializer": np.zeros((4, 2), np.float32)}, "wrong shape"),
     ],
 )
 def test_invalid_tables_are_refused(options, said):

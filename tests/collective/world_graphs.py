@@ -115,7 +115,7 @@ def check_what_a_graph_would_do_with_a_part_of_a_table_is_refused(world):
             small = tf.get_variable("small", (5, 2))
             table = tf.get_variable("table", (ROWS, WIDTH), partitioner=tf.fixed_size_partitioner(world.size))
             for options in ({"regularizer": tf.nn.l2_loss}, {"constraint": tf.abs}):
-                with pytest.raises(InputError, match="a regularizer or a constraint of a sharded variable"):
+                with pytest.raises(InputError, match="has a regularizer or a constraint"):
                     tf.get_variable("other", (ROWS, WIDTH), partitioner=tf.fixed_size_partitioner(2), **options)
         assert (small.shape.as_list(), table.shape.as_list()) == ([5, 2], [ROWS, WIDTH])
         ids = tf.constant([1, 2])
@@ -138,7 +138,7 @@ def check_what_a_graph_would_do_with_a_part_of_a_table_is_refused(world):
         clipped, _ = tf.clip_by_global_norm([of_small, of_table], 0.1)
         with pytest.raises(InputError, match=r"differs between ranks(.|\n)*clip_by_global_norm"):
             optimizer.apply_gradients([(clipped[0], small)])
-        with pytest.raises(InputError, match="not as compute_gradients returned it"):
+        with pytest.raises(InputError, match="not the one that compute_gradients returned"):
             optimizer.apply_gradients([(clipped[1], table)])
         train = optimizer.apply_gradients([(tf.clip_by_norm(of_small, 0.1), small), (of_table, table)])
         saver = tf.train.Saver()

@@ -229,7 +229,7 @@ def test_files_of_others_with_names_like_ours_stay(tmp_path, box):
     place(box, "new")
     assert hidden(box) == {f".{box.name}{end}" for end in others}
     lock.write_text("[" * 100_000)
-    with pytest.raises(InputError, match="is not a lock of xmc_tf"):
+    with pytest.raises(InputError, match="is not a lock file of xmc_tf"):
         place(box, "newer")
     assert lock.stat().st_size == 100_000
 

@@ -65,7 +65,7 @@ def test_leftovers_of_a_killed_run_are_removed_and_named(temporary, segment, cap
     assert not segment.exists()
     assert not session.parent.exists()
     assert not record.exists()
-    assert f"has left: {segment} {session}" in caplog.text
+    assert f"): {segment} {session}" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_labels(X, Y):
     fails("row 2, column 1 (counted from 0) is -1", X=X, Y=negative.tocsc())
     negative.data[2] = 0
     fails("row 2, column 1 (counted from 0) is 0", X=X, Y=negative)
-    fails("are not a sparse matrix", "an array of shape (3, 4)", X=X, Y=Y.toarray())
+    fails("are not a CSR or CSC matrix", "an array of shape (3, 4)", X=X, Y=Y.toarray())
     fails("there are no training inputs", Y=Y)
     fails("expected: a name for each of the 4 labels", "received: 2 names", X=X, Y=Y, names=["a", "b"])
 
@@ -91,8 +91,8 @@ def test_ids_out_of_range(X, Y):
 def test_features(X, Y):
     fails("are empty", "3 rows, 0 columns", X=sp.csr_matrix((3, 0), dtype=np.float32), Y=Y)
     fails("is nan", X=np.full((3, 2), np.nan, np.float32), Y=Y)
-    fails("are not a matrix", "received: list", X=[[1], [2], [3]], Y=Y)
-    fails("are not a matrix", "in coo form", X=X.tocoo(), Y=Y)
+    fails("are not a supported matrix", "received: list", X=[[1], [2], [3]], Y=Y)
+    fails("are not a supported matrix", "in coo format", X=X.tocoo(), Y=Y)
     dense = np.ones((3, 2), np.float32)
     check_training_input(X=Features(X, dense), Y=Y)
     dense[1, 1] = np.inf
@@ -107,9 +107,9 @@ def test_prediction_input(X):
 
 def test_validation_input(Y):
     check_validation_input(Y, 4)
-    with pytest.raises(InputError, match=r"do not fit the labels of the training(.|\n)*5 labels(.|\n)*received: 4"):
+    with pytest.raises(InputError, match=r"do not fit the training labels(.|\n)*5 labels(.|\n)*received: 4"):
         check_validation_input(Y, 5)
-    with pytest.raises(InputError, match="not a sparse matrix"):
+    with pytest.raises(InputError, match="not a CSR or CSC matrix"):
         check_labels(None)
 
 

@@ -31,7 +31,7 @@ def test_names_come_before_numbers(tmp_path):
         ("-1", "line 1"),
         ("9" * 5000, "line 1"),
         ("²", "line 1"),
-        ("\n \n", "chooses no label"),
+        ("\n \n", "contains no labels"),
         ("", "is empty"),
     ],
 )

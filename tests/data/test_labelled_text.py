@@ -48,12 +48,12 @@ def test_a_label_twice_is_added_up_as_scipy_does(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0\ta\n1 b\n", r"line 2 has too few fields(.|\n)*expected: 2 fields(.|\n)*received: 1: '1 b'"),
-        ("0\ta\n5\tb\n", r"line 2: not the number of a label(.|\n)*from 0 to 4(.|\n)*received: '5'"),
-        ("-1\ta\n", "line 1: not the number"),
-        ("x\ta\n", "line 1: not the number"),
-        ("9" * 5000 + "\ta\n", "line 1: not the number"),
-        ("1,,2\ta\n", "line 1: not the number"),
+        ("0\ta\n1 b\n", r"line 2 has too few fields(.|\n)*expected: 2 fields(.|\n)*received: 1 in '1 b'"),
+        ("0\ta\n5\tb\n", r"line 2: not a valid label number(.|\n)*from 0 to 4(.|\n)*received: '5'"),
+        ("-1\ta\n", "line 1: not a valid label number"),
+        ("x\ta\n", "line 1: not a valid label number"),
+        ("9" * 5000 + "\ta\n", "line 1: not a valid label number"),
+        ("1,,2\ta\n", "line 1: not a valid label number"),
         ("1\ta\n1:1:1\tb\n", "line 2: a label cannot be read"),
         ("1:1:1\ta\n1\tb\n", "line 2: a label cannot be read(.|\n)*number:value:relevance"),
         ("1:1:nan\ta\n", "line 1: a label cannot be read"),

@@ -147,7 +147,7 @@ def test_what_is_no_file(tmp_path):
     with pytest.raises(InputError, match="there is no folder"):
         TextFile(tmp_path / "nowhere" / "X.txt")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="not an ordinary file"):
+    with pytest.raises(InputError, match="not a regular file"):
         TextFile(tmp_path / "pipe")
 
 
@@ -158,7 +158,7 @@ def test_words_that_begin_like_a_compressed_file(tmp_path):
 def test_a_file_in_another_encoding_is_refused(tmp_path):
     path = tmp_path / "X.txt"
     path.write_bytes("Bäume und Wälder\n".encode("latin-1") * 40 + b"plain\n" * 60)
-    with pytest.raises(InputError, match=r"is not in UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252"):
+    with pytest.raises(InputError, match=r"is not UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252"):
         TextFile(path).check()
 
 

@@ -131,7 +131,7 @@ def test_rows_that_are_not_there(tmp_path):
 
 def test_no_document_is_cut_to_fit(tmp_path):
     store = write(tmp_path / "tokens", [[1], [2, 3, 4]])
-    with pytest.raises(InputError, match="document 1 does not fit into rows of 2 tokens"):
+    with pytest.raises(InputError, match="window 1 has more than 2 tokens"):
         store.padded([0, 1], pad_id=0, to=2)
 
 
@@ -171,7 +171,7 @@ def test_sizes_are_compared_even_without_reading(tmp_path):
         ({"format": "other"}, ["store.json", '"format"']),
         ({"version": 99}, ["store.json", "version", "99"]),
         ({"dtype": "float32"}, ["store.json", "sizes and checksums"]),
-        ({"documents": 3}, ["lengths.npy", "int32 of 3 documents"]),
+        ({"documents": 3}, ["lengths.npy", "int32 of 3 windows"]),
         ({"files": {}}, ["store.json", "sizes and checksums"]),
         ({"files": {"ids.bin": {}, "lengths.npy": {"bytes": 1}}}, ["store.json", "sizes and checksums"]),
         ({"about": None}, ["store.json"]),

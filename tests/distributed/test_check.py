@@ -74,4 +74,4 @@ def test_a_wrong_result_and_an_unshared_folder_name_the_rank():
     assert run.returncode == 1
     assert re.search(r"^all-reduce +WRONG", run.ranks[0].output, re.MULTILINE)
     assert "failed: all-reduce: wrong result on rank 1\n" in run.ranks[0].output
-    assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) sees another folder", run.ranks[0].output)
+    assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) cannot access it", run.ranks[0].output)

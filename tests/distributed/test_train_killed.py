@@ -126,7 +126,7 @@ def assert_resumed_on(world, warmly, folder, model, uninterrupted):
     copy = f"{model}-on-{world}"
     shutil.copytree(folder / f"{model}.work", folder / f"{copy}.work")
     run, _ = train(warmly, folder, copy, world=world, batch=GLOBAL_BATCH // 2)
-    assert "kept from before" in run.ranks[0].output
+    assert "reused from an earlier run" in run.ranks[0].output
     found, expected = (precisions(one, folder) for one in (XTransformer.load(folder / copy), uninterrupted))
     print(f"{expected} uninterrupted, {found} on {world}")
     assert found[0] == pytest.approx(expected[0], abs=0.5)
@@ -148,7 +148,7 @@ def test_a_training_killed_in_each_stage_resumes(warmly, folder, uninterrupted, 
         # All stages before the one in which the previous run was killed are kept, and logged as such.
         for before in finished:
             if before not in ("tokens", "level_1", "level_2", "heads"):
-                assert f"{before}: kept from before" in run.ranks[0].output, run.describe()
+                assert f"{before}: reused from an earlier run" in run.ranks[0].output, run.describe()
         finished = STAGES[: STAGES.index(stage)]
         if number == 0 and stage in TAKEN_OVER:
             assert_resumed_on(TAKEN_OVER[stage], warmly, folder, model, uninterrupted)
@@ -169,5 +169,5 @@ def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):
         assert "File too large" in said.splitlines()[-1]
         assert not (folder / "full").exists()
     run = python("module:xmc_tf.train", *flags, warm=warmly, timeout=300)
-    assert "encoder: kept from before" in run.ranks[0].output
+    assert "encoder: reused from an earlier run" in run.ranks[0].output
     assert XTransformer.load(folder / "full").nr_labels

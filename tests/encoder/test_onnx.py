@@ -96,7 +96,7 @@ def test_a_runtime_is_chosen_by_the_files_and_by_the_packages(tmp_path, monkeypa
     )
     assert choose_runtime("auto", plain) == "onnx"
     missing.add("onnxruntime")
-    with pytest.raises(InputError, match="neither ONNX Runtime nor TensorFlow can compute the encoder"):
+    with pytest.raises(InputError, match="neither ONNX Runtime nor TensorFlow is installed"):
         choose_runtime("auto", plain)
 
 

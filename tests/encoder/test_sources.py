@@ -87,7 +87,7 @@ def test_pytorch_weights_that_do_not_fit_or_carry_code(tmp_path):
     with pytest.raises(InputError, match=r"the name os\.system"):
         Encoder.load(tmp_path)
     path.write_bytes(torch_zip([1, 2]))
-    with pytest.raises(InputError, match="contains no weights of a model"):
+    with pytest.raises(InputError, match="contains no model weights"):
         Encoder.load(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_a_checkpoint_without_pooler_pools_by_its_first_token(tmp_path):
     save_as_torch_does(tiny_encoder("roberta"), tmp_path, without="pooler")
     assert Encoder.load(tmp_path).pooling == "cls"
     assert Encoder.load(tmp_path, pooling="mean").pooling == "mean"
-    with pytest.raises(InputError, match="no weights for its pooler"):
+    with pytest.raises(InputError, match="no weights for a pooler"):
         Encoder.load(tmp_path, pooling="pooler")
 
 
@@ -213,7 +213,7 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
             load("somebody/unknown", cache_dir=str(tmp_path))
         said = str(error.value)
         assert f"there is no {part} 'somebody/unknown': HF_HUB_OFFLINE is set" in said
-        assert "huggingface-cli download somebody/unknown" in said
+        assert "hf download somebody/unknown" in said
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,10 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
     [
         ("config.json", "[" * 100_000, r"config\.json is nested too deeply"),
         ("config.json", '{"model_type": "bert", "vocab_size": ' + "9" * 5000 + "}", r"config\.json: the number 999"),
-        ("config.json", '{"model_type": "bert", "vocab_size": 1e999}', "does not describe an encoder"),
-        ("config.json", '{"model_type": "bert", "vocab_size": "many"}', "does not describe an encoder"),
+        ("config.json", '{"model_type": "bert", "vocab_size": 1e999}', "unsupported value of vocab_size"),
+        ("config.json", '{"model_type": "bert", "vocab_size": "many"}', "unsupported value of vocab_size"),
         ("config.json", '{"model_type": "bert", "hidden_size": 1000000, "num_attention_heads": 1}', "does not belong"),
-        ("config.json", '{"model_type": "bert", "hidden_size": -1, "num_attention_heads": 1}', "does not describe"),
+        ("config.json", '{"model_type": "bert", "hidden_size": -1, "num_attention_heads": 1}', "unsupported value of"),
         ("config.json", '{"model_type": ["bert"]}', "unsupported architecture"),
         ("config.json", '{"model_type": "bert", "position_embedding_type": "relative_key"}', "position_embedding_type"),
         ("config.json", '{"model_type": "bert", "hidden_act": "mish"}', "hidden_act"),

@@ -108,12 +108,12 @@ def test_a_configuration_that_is_no_json_object(folder, tmp_path, text):
 
 def test_other_files_are_never_replaced(folder, tmp_path):
     (tmp_path / "X.npz").write_text("mine")
-    with pytest.raises(InputError, match=r"contains other files than a vectorizer's(.|\n)*received: X\.npz"):
+    with pytest.raises(InputError, match=r"contains files that are not part of a vectorizer(.|\n)*received: X\.npz"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path)
     assert (tmp_path / "X.npz").read_text() == "mine"
     with pytest.raises(InputError, match="received: a file"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path / "X.npz")
     outputs = ("-x", tmp_path / "new.npz", "-y", tmp_path / "Y.npz")
     (tmp_path / "Y.npz").write_text("mine")
-    with pytest.raises(InputError, match=r"-y .*Y\.npz exists, and this command has not written it"):
+    with pytest.raises(InputError, match=r"-y .*Y\.npz exists and was not written by this command"):
         run("run", "-p", "vectorizer", "-i", folder / "in.txt", "-l", "labels.txt", *outputs)

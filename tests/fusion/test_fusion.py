@@ -216,7 +216,7 @@ def test_contradicting_requests():
         PredictionOptions(scores="probability", post_processor="sigmoid")
     with pytest.raises(InputError, match="needs probabilities"):
         decide(PredictionOptions(scores="ranker", min_precision=0.8), fusion)
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="mutually exclusive"):
         PredictionOptions(threshold=0.5, min_precision=0.8)
     with pytest.raises(InputError, match="out of range"):
         PredictionOptions(min_precision=1.5)

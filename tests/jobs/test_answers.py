@@ -52,7 +52,7 @@ def test_the_effort_makes_several_trees_and_names_are_evidence(trained):
     (run,) = runs_of(TableStore.open(trained / "table.sqlite"))
     sentences = " ".join(run.chosen)
     assert "(--effort balanced)" in sentences
-    assert "names of labels in the text are evidence too" in sentences
+    assert "label names in the text are evidence" in sentences
     assert "label names" in run.durations
     texts = [text for text, _ in rows(40, seed=1)]
     found = model.predict(texts)
@@ -115,7 +115,7 @@ def test_the_user_can_decide_otherwise(trained, tmp_path):
     assert "probabilities" in run.durations
     train([*shaped, "--probabilities", "false"])
     assert XRLinear.load(tmp_path / "model").evidence is None
-    with pytest.raises(InputError, match="--trees and --effort exclude each other"):
+    with pytest.raises(InputError, match="--trees and --effort are mutually exclusive"):
         train([*flags, "--trees", "2", "--effort", "fast"])
 
 

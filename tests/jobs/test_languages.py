@@ -32,7 +32,7 @@ def table(tmp_path):
 def test_the_languages_of_many_rows_are_taken_the_most_frequent_first(table, caplog):
     caplog.set_level(logging.INFO, logger="xmc_tf")
     assert languages_of_column(table, "lang", SourceOptions()) == "sv,en"
-    assert "sv (121 rows), en (60 rows), by column 'lang'; 19 other rows" in caplog.text
+    assert "sv (121 rows), en (60 rows), from column 'lang'; 19 other rows" in caplog.text
 
 
 def test_a_model_is_trained_with_them(table, tmp_path, capsys):
@@ -46,8 +46,8 @@ def test_a_model_is_trained_with_them(table, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--language-column", "language"], "table.csv has no column 'language'"),
-        (["--language-column", "label"], "column 'label' has no codes of languages"),
-        (["--language-column", "lang", "--language", "fi"], "--language and --language-column exclude each other"),
+        (["--language-column", "label"], "column 'label' contains no language codes"),
+        (["--language-column", "lang", "--language", "fi"], "--language and --language-column are mutually exclusive"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(table, tmp_path, flags, message):
@@ -57,8 +57,8 @@ def test_what_cannot_be_meant_is_refused(table, tmp_path, flags, message):
 
 
 def test_files_and_data_sets_have_no_such_column(table, tmp_path):
-    with pytest.raises(InputError, match="--language-column: there is no table"):
+    with pytest.raises(InputError, match="--language-column can only be used with a table"):
         main(["-t", "texts.txt", "-y", "Y.npz", "-m", str(tmp_path / "model"), "--language-column", "lang"])
     prepare(table, tmp_path / "data.sqlite").close()
-    with pytest.raises(InputError, match="is a data set, which has no column of languages"):
+    with pytest.raises(InputError, match="is a data set, which has no language column"):
         languages_of_column(tmp_path / "data.sqlite", "lang", SourceOptions())

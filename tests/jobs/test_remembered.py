@@ -110,7 +110,7 @@ def test_a_model_is_measured_on_another_table(folder, tmp_path, capsys, caplog):
     [
         ([], "-y and -p missing"),
         (["{table}"], "-m is missing"),
-        (["{table}", "-m", "{model}", "-y", "Y.npz"], "a table and -y exclude each other"),
+        (["{table}", "-m", "{model}", "-y", "Y.npz"], "a table and -y are mutually exclusive"),
         (["{table}", "-m", "{model}", "--report", "{model}"], "is part of the model|-m"),
     ],
 )
@@ -128,7 +128,5 @@ def test_a_training_says_whether_documents_can_be_appended(folder, tmp_path, cap
     assert (tmp_path / "model" / "training" / "X.npz").is_file()
     train([*flags, "--keep-training-data", "false"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert (
-        "documents cannot be appended to this model, and labels not be corrected: train with --keep-training" in shown
-    )
+    assert "documents cannot be appended to this model, nor labels corrected; to allow it, train with --keep" in shown
     assert not (tmp_path / "model" / "training").exists()

@@ -106,11 +106,11 @@ def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["data.csv"], "lacks -m"),
-        (["data.csv", "-m", "model", "-t", "X.txt"], "exclude each other"),
-        (["data.csv", "-m", "model", "--num-train-epochs", "2"], "--num-train-epochs: there is no encoder"),
-        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes: there is no table"),
-        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column: there is no table"),
+        (["data.csv"], "-m is missing"),
+        (["data.csv", "-m", "model", "-t", "X.txt"], "mutually exclusive"),
+        (["data.csv", "-m", "model", "--num-train-epochs", "2"], "--num-train-epochs can only be used with an encoder"),
+        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes can only be used with a table"),
+        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column can only be used with"),
         (["missing.csv", "-m", "model"], "missing.csv"),
         (["data.csv", "-m", "model", "--report", "data.csv"], "--report data.csv is also the input TABLE"),
     ],

@@ -86,7 +86,7 @@ def test_numbers_of_ranks_limit_the_hosts(flags, expected):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["-H", "one:4", "--np", "5"], "at most the 4 slots of -H"),
+        (["-H", "one:4", "--np", "5"], "at most 4, the slots of -H"),
         (["-H", "one:4", "--min-np", "5"], "--min-np"),
         (["--min-np", "5", "--max-np", "4"], "--min-np"),
         (["-H", "one:4", "--hosts", "x.json"], "--hosts and -H"),

@@ -103,7 +103,7 @@ TRAINING = {
     "relevance of others": (
         ("--rel-mode", "induce", "-r"),
         lambda c, d: save(d / "R.npz", np.ones((90, 12))),
-        ["R.npz: the relevance matrix does not belong to the labels"],
+        ["R.npz: the relevance matrix does not match the labels"],
     ),
     "negatives of other clusters": (
         "-um",
@@ -253,7 +253,7 @@ MODELS = {
     "names cut": (lambda m: (m / "labels.txt").write_text("a\nb\n"), ["labels.txt", "12 names", "received: 2"]),
     "ranker of another": (
         other_ranker,
-        ["ranker/1.model", "its parents do not match the nodes of the level above", "files of two models"],
+        ["ranker/1.model", "the parents in C.npz do not match the nodes of the level above", "files of two models"],
     ),
     "another's parameters": (
         lambda m: edit(m / "params.json", nr_labels=99),

@@ -107,5 +107,5 @@ def test_an_interrupted_training_of_one_process_reports_that_nothing_was_kept(tm
         [sys.executable, "-c", ask, *map(str, data)], capture_output=True, text=True, env=dict(os.environ), check=False
     )
     assert run.returncode == 128 + signal.SIGINT
-    assert "Nothing was kept: linear training in one process" in run.stderr
+    assert "Nothing was saved: linear training in one process" in run.stderr
     assert not (tmp_path / "m").exists()

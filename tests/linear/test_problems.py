@@ -63,7 +63,7 @@ def test_costs_without_relevance_count_labels():
         (csc_matrix(np.eye(3, 4, dtype=np.float32)), "3 entries in a matrix of 3 × 4"),
         (-R, "negative entries"),
         # The same documents in the same order, but of other labels.
-        (csc_matrix((R.data, R.indices, [0, 1, 3, 4, 5]), shape=R.shape), "does not belong to the labels"),
+        (csc_matrix((R.data, R.indices, [0, 1, 3, 4, 5]), shape=R.shape), "does not match the labels"),
     ],
 )
 def test_relevance_that_is_not_of_these_labels(wrong, words):

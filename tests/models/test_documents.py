@@ -231,7 +231,7 @@ def test_missing_texts_are_empty_ones_and_counted(model, classifier, caplog):
     for texts in (["rye bread", None], Series(["rye bread", None]), np.array(["rye bread", np.nan], object)):
         caplog.clear()
         assert model.best(texts, k=1) == model.best(["rye bread", ""], k=1)
-        assert "1 of 2 are missing and count as empty, the first is document 1" in caplog.text
+        assert "1 of 2 are missing and count as empty; the first is document 1" in caplog.text
         assert classifier.predict(texts) == classifier.predict(["rye bread", ""])
     caplog.clear()
     assert len(model.best({"title": ["rye bread", None]}, k=1)) == 2
@@ -268,7 +268,7 @@ WRONG = [
     (5, "neither texts nor features"),
     ({"a rye", "b"}, "a set, which has no order"),
     (["rye bread", 3.5], "document 1 is not a text(.|\n)*float: 3.5"),
-    ([["rye", "bread"], ["pots"]], "document 0 is not a text(.|\n)*for a list of words"),
+    ([["rye", "bread"], ["pots"]], "document 0 is not a text(.|\n)*join each list of words"),
     (np.array([["a", "b"]]), "a table of texts"),
     ({}, "which the model was trained on"),
     (np.ones(3), "not a matrix of numbers"),
@@ -300,7 +300,7 @@ def test_documents_that_are_none(framed, documents, message):
         (TITLES, {"a", "b"}, {}, "not a list with the labels of each document"),
         (TITLES, 5, {}, "not a list with the labels of each document"),
         (TITLES, np.array([0.5, 1.5, 2.5, 3.5]), {}, "Unknown label type"),
-        (TITLES, np.full((4, 2), 3), {}, "not of indicators"),
+        (TITLES, np.full((4, 2), 3), {}, "values other than 0 and 1"),
         (TITLES, [[], [], [], []], {}, "contain no label"),
     ],
 )

@@ -141,7 +141,7 @@ def test_few_documents_have_scores_and_the_log_says_why(caplog):
     with pytest.raises(InputError, match="probabilities cannot be learned"):
         XRLinear.train(*documents(19), threads=1, probabilities=True)
     assert XRLinear.train(*documents(150), threads=1, probabilities=True).evidence is not None
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="mutually exclusive"):
         XRLinear.train(["a", "b"], [["c"], ["d"]], label_names=True, probabilities=False)
 
 

@@ -77,7 +77,7 @@ def test_evaluate_takes_labels_as_train_does(corpus):
     assert model.evaluate(texts, Y, ks=[3]).at("R", 3) == expected.at("R", 3)
     with pytest.raises(InputError, match="not of the same documents"):
         model.evaluate(texts, Y[:5])
-    with pytest.raises(InputError, match="the cut-offs k cannot be used"):
+    with pytest.raises(InputError, match="the cut-offs k are invalid"):
         model.evaluate(texts, Y, ks=[])
 
 

@@ -54,10 +54,10 @@ def test_settings_of_the_solver_that_are_not_the_defaults_stay():
 def test_an_effort_excludes_own_shapes():
     with pytest.raises(InputError, match="unknown effort 'most'"):
         of_effort("most")
-    with pytest.raises(InputError, match="effort 'best' and nr-splits exclude each other"):
+    with pytest.raises(InputError, match="effort 'best' and nr-splits cannot be combined"):
         of_effort("best", nr_splits=4)
     two = several_trees(HierarchicalKMeansParams(), 2)
-    with pytest.raises(InputError, match="effort 'fast' and 2 trees exclude each other"):
+    with pytest.raises(InputError, match="effort 'fast' and 2 trees cannot be combined"):
         params_of_effort(XRLinearParams(tree=two), "fast", 1000, 1000)
 
 

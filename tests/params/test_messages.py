@@ -145,7 +145,7 @@ def test_chain_for_a_tree_of_another_depth(caplog):
     assert per_level(("tfn", "man"), 4, "neg_mining_chain") == ("tfn", "tfn", "tfn", "man")
     assert [record.getMessage() for record in caplog.records] == [
         "neg_mining_chain has 3 entries, the tree has 2 levels: the last 2 are used",
-        "neg_mining_chain has 2 entries, the tree has 4 levels: the first is also used above it",
+        "neg_mining_chain has 2 entries, the tree has 4 levels: the first is also used for the levels above",
     ]
     with pytest.raises(InputError, match="is empty"):
         per_level((), 2, "neg_mining_chain")

@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
         (["-t", short], "not of the same documents"),
         (["--truncate-length", 99], "at most 32"),
         (["--model-shortcut", tmp_path / "nothing"], "nothing"),
-        (["--steps-scale", 1, 2, 3], "2 numbers above 0"),
+        (["--steps-scale", 1, 2, 3], "2 in total"),
         (["--code-path", corpus / "Y.trn.npz"], "expected"),
     ]:
         with pytest.raises(InputError, match=said):
@@ -164,7 +164,7 @@ def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys
     assert len(lines) == 60
     assert json.loads(lines[0])["labels"][0] in frozen.names
     for flags, said in [
-        (["-o", "p.txt"], "not written in this form"),
+        (["-o", "p.txt"], "not written in this format"),
         (["--batch-size", "0"], "at least 1"),
         (["-y", str(corpus / "Y.trn.npz")], "not of the same documents"),
         (["--ensemble-method", "average"], "not fine-tuned"),

@@ -100,13 +100,13 @@ def test_an_effort_chooses_the_trees_of_the_rankers(corpus):
     few = Recipe(effort="best").for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
     assert len(few.params.ranker_trees) == 1
     for flags, message in (
-        (["--effort", "best", "--trees", 2], "exclude each other"),
+        (["--effort", "best", "--trees", 2], "cannot be combined"),
         (["--effort", "fast"], "effort 'fast' and nr-splits"),
         (["--only-encoder", "--trees", 2], "--trees and --only-encoder exclude each other"),
     ):
         with pytest.raises(InputError, match=message):
             run_train(corpus, corpus / "none", "--no-fine-tune", *flags)
-    with pytest.raises(InputError, match="there are none"):
+    with pytest.raises(InputError, match="there are no rankers"):
         Recipe(XTransformerParams(only_encoder=True), effort="fast")
 
 

@@ -127,8 +127,8 @@ def test_exports_that_cannot_be_are_refused(corpus, tuned, exported, tmp_path):
 
     refused("--beam-size cannot be used with --format onnx", "-b", "5")
     refused("--weights fp16 cannot be used with --format onnx", "--weights", "fp16")
-    refused("-t and -y measure the export together", "-t", str(corpus / "X.tst.txt"))
-    refused("was exported already|cannot be exported", model=exported)
+    refused("-t and -y can only be used together", "-t", str(corpus / "X.tst.txt"))
+    refused("was already exported|cannot be exported", model=exported)
     with pytest.raises(InputError, match="was exported for ONNX Runtime"):
         load(exported, runtime="tensorflow").encode(["a text"])
     with pytest.raises(InputError, match="was exported for ONNX Runtime"):

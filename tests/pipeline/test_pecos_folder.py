@@ -83,7 +83,7 @@ def test_embeddings(pecos, loaded):
 
 
 def test_saving_converts_it(pecos, loaded, tmp_path):
-    with pytest.raises(InputError, match="is the folder of PECOS that this model was loaded from"):
+    with pytest.raises(InputError, match="is the PECOS folder that this model was loaded from"):
         loaded.save(pecos.folder)
     loaded.save(tmp_path / "ours")
     assert sorted(one.name for one in (tmp_path / "ours").iterdir()) == [
@@ -197,7 +197,7 @@ def test_xlnets_summary(copy):
     edited(config, summary_activation=None)
     assert XTransformer.load(copy).metadata.pooling == "last"
     edited(config, summary_type="mean")
-    with pytest.raises(InputError, match="this summary of XLNet is not supported"):
+    with pytest.raises(InputError, match="these summary options of XLNet are not supported"):
         XTransformer.load(copy)
 
 

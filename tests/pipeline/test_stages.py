@@ -48,7 +48,7 @@ def test_a_second_run_makes_nothing(tmp_path, caplog):
     assert [stage.seconds for stage in again.stages.done] == pytest.approx(
         [stage.seconds for stage in first.stages.done], abs=1e-3
     )
-    assert "b: kept from before: b is 2" in caplog.text
+    assert "b: reused from an earlier run: b is 2" in caplog.text
     assert [line[0] for line in again.stages.summary()] == ["a", "b", "c"]
 
 

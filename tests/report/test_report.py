@@ -146,9 +146,9 @@ def test_nothing_predicted_and_scores_that_are_no_probabilities(tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"names": ["a"]}, "the label names do not fit the truth"),
-        ({"texts": ["a"]}, "the texts do not fit the truth"),
-        ({"training_labels": csr_matrix((3, 7))}, "the training labels do not fit the truth"),
+        ({"names": ["a"]}, "wrong number of label names"),
+        ({"texts": ["a"]}, "wrong number of texts"),
+        ({"training_labels": csr_matrix((3, 7))}, "wrong number of columns of training labels"),
         ({"others": {"b": csr_matrix((3, 7))}}, "b does not fit the truth"),
         ({"name": "b", "others": {"b": matrices()[1]}}, "two predictions have the same name"),
     ],

@@ -84,7 +84,7 @@ def test_resuming_equals_an_uninterrupted_training(tmp_path, data, monkeypatch, 
         patch.setattr(training, "save_training", saving)
         with pytest.raises(KeyboardInterrupt):
             main(broken)
-    with pytest.raises(InputError, match=r"another value of learning_rate[^$]*expected: 0.01"):
+    with pytest.raises(InputError, match=r"a different learning_rate[^$]*expected: 0.01"):
         main([*broken, "--set", "learning_rate=0.5"])
     main(broken)
     again = [record.args for record in caplog.records if "loss" in record.msg]

@@ -79,7 +79,7 @@ def test_refused(trained, tmp_path, capsys):
     model = str(trained / "model")
     other = markov_table(tmp_path / "i.csv", users=20, length=8, items=19)
     prepare([other], tmp_path / "data")
-    with pytest.raises(InputError, match="has other items than the model"):
+    with pytest.raises(InputError, match="has different items from the model"):
         evaluate.main(["-m", model, "--data", str(tmp_path / "data")])
     with pytest.raises(InputError, match="cannot tell which histories"):
         predict.main(["-m", model])

@@ -115,7 +115,7 @@ def test_the_mean_of_head_and_rankers(tuned, corpus):
 
 def test_other_ensembles_are_not_exported(tuned, tmp_path):
     model = XTransformer(tuned.parts, tuned.metadata.replace(ensemble_method="round_robin"), where=tuned.folder)
-    with pytest.raises(InputError, match="predicts by round_robin, which cannot be exported"):
+    with pytest.raises(InputError, match="the ensemble method round_robin cannot be exported"):
         model.export(tmp_path / "1")
-    with pytest.raises(InputError, match="predicts by round_robin, which cannot be exported"):
+    with pytest.raises(InputError, match="the ensemble method round_robin cannot be exported"):
         parts_of(model)

@@ -263,7 +263,7 @@ def test_impossible_settings_are_refused(settings, message, model, tmp_path):
         (lambda folder: folder.mkdir(), "is not an exported model"),
         (lambda folder: XRLinear.save(_the_model(), folder), "is a trained model, not an exported one"),
         (lambda folder: _broken(folder), "cannot be loaded"),
-        (lambda folder: _of_something_else(folder), "is a SavedModel of another program"),
+        (lambda folder: _of_something_else(folder), "was not exported by xmc_tf"),
     ],
 )
 def test_folders_that_hold_no_exported_model_are_named(make, message, tmp_path, model, monkeypatch):

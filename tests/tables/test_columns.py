@@ -131,7 +131,7 @@ def test_columns_of_0_and_1_are_labels_if_there_are_enough_of_them():
     named = ColumnOptions(labels="old,new")
     assert [choose_columns("t.csv", ["id", "body", "new", "old"], [row[:4] for row in rows], named)[0].labels_of(row)
             for row in rows[:2]] == [[], ["new"]]  # fmt: skip
-    with pytest.raises(InputError, match="column 'price' is not of 0 and 1"):
+    with pytest.raises(InputError, match="column 'price' has values other than 0 and 1"):
         choose_columns("t.csv", ["id", "body", "new", "old", "price"], rows, ColumnOptions(labels="new,price"))
 
 

@@ -342,7 +342,7 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     table.write_bytes(table.read_bytes().replace(b"even", b"evem"))  # of the same size
     store = prepare(table, tmp_path / "out.sqlite")
     assert "evem" in store.names
-    assert "(a changed table); its 1 earlier runs stay listed" in caplog.text
+    assert "(a changed table); its earlier runs (1) stay listed" in caplog.text
     assert len(runs_of(store)) == 1
     with pytest.raises(InputError, match="has been read again by another command"):
         list(before)

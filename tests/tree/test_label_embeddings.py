@@ -168,8 +168,8 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
         (("pifa_lf_convex_combine", Features(X, dense(50)), Y, dense(12, 46)), "cannot be combined"),
         (("pifa_lf_convex_combine", X, Y, sparse(12), 1.5), "alpha is out of range"),
         (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(12, np.nan)), "alpha is out of range"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "alpha has the wrong shape"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "alpha has the wrong shape"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "alpha has the wrong type or shape"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "alpha has the wrong type or shape"),
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(arguments, message):

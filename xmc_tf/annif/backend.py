@@ -66,7 +66,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         model = load(folder)
         if model.nr_labels > len(self.project.vocab.subjects):
             raise NotInitializedException(
-                f"model {folder} has {model.nr_labels} subjects, the vocabulary fewer; train the project again",
+                f"model {folder} has {model.nr_labels} subjects, more than the vocabulary; train again",
                 backend_id=self.backend_id,
             )
         active = [number for number, _ in self.project.subjects.active if number < model.nr_labels]

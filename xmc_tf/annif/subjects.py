@@ -8,7 +8,7 @@ from rdflib.namespace import SKOS
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 
-# Hidden labels occur in texts and should not be shown, such as misspellings.
+# Hidden labels, such as misspellings, occur in texts but should not be shown.
 _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
 
@@ -24,7 +24,7 @@ def analysis_of(project: Any) -> Callable[[str], str]:
 
 
 def subject_names(project: Any) -> list[str]:
-    """Return one line per subject: its preferred name (or URI), followed by alternative names after tabs."""
+    """Return one line per subject: its preferred name (or URI) and then its alternative names, separated by tabs."""
     language, subjects, analyzed = project.vocab_lang, project.vocab.subjects, analysis_of(project)
     try:
         vocabulary = project.vocab.skos

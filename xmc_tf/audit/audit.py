@@ -52,7 +52,7 @@ class Audit:
         return [one for one in self.findings if one.kind == kind]
 
     def text_of(self, finding: Finding) -> str:
-        """Return the text of a finding's document on one line, or "" if the finding is not about a document.
+        """Return the text of a finding's document on one line, or "" if there is no document or no text.
 
         Args:
             finding: the finding.
@@ -81,7 +81,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
         raise InputError(
             "no document has a label that the model knows",
             expected="documents with labels of the model",
-            fix="name the table's column of labels and their separator, or train a model on these labels",
+            fix="name the table's label column and label separator, or train a model on these labels",
         )
     if data.Y.shape[0] < FEWEST_DOCUMENTS:
         raise InputError(

@@ -6,12 +6,12 @@ from scipy.sparse import csr_matrix
 from xmc_tf.audit.pairs import LabelPairs
 
 _BLOCK = 500_000  # pairs at a time, to bound memory
-_DOUBT = 3.0  # added to the documents of a label, because a share of few documents says little
+_DOUBT = 3.0  # added to a label's number of documents, because a share of few documents is unreliable
 _LEAST_ODDS = -6.0
 COMPANY = ("share of a label", "odds of a label", "share of this label", "mean lift", "lift", "other labels")
-"""The evidence of a document's other labels for a label: the largest share of the documents of one of them that have
-the label, and its log-odds; the largest share of the label's documents that have one of them; the mean and the sum of
-the logarithms of how much more often than by chance they occur together; their number."""
+"""How much a document's other labels suggest a label: the largest share of another label's documents that have the
+label, and its log-odds; the largest share of the label's documents that have another label; the mean and the sum of
+the log lifts (how much more often than by chance two labels occur together); the number of other labels."""
 
 
 class Companions:
@@ -28,7 +28,7 @@ class Companions:
         self._keys = rows * together.shape[1] + together.indices
 
     def likely(self, most: int) -> csr_matrix:
-        """Return the ``most`` labels that occur most often with each document's labels, as documents × labels."""
+        """Return a matrix of documents × labels: the ``most`` labels that each document's labels suggest most."""
         share = csr_matrix(self._together, copy=True)
         share.data = (share.data - 1) / np.repeat(self.documents + _DOUBT, np.diff(share.indptr))
         share.data[share.data < 0.05] = 0
@@ -44,9 +44,9 @@ class Companions:
         return out
 
     def closest(self, document: int, label: int) -> tuple[int, int, int] | None:
-        """Return the other label of a document that suggests ``label`` most, or None if there is no such label.
+        """Return the document's other label that suggests ``label`` most, or None if there is no such label.
 
-        Two counts of other documents follow: documents with both labels, and all documents with the returned label.
+        Two counts of other documents follow it: those with both labels, and those with the returned label.
         """
         own = self.Y.indices[self.Y.indptr[document] : self.Y.indptr[document + 1]]
         others = own[own != label]

@@ -62,12 +62,12 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
     kind, number = row["kind"], row["row"] or ""
     if kind not in (MISSING, WRONG):
         raise InputError(
-            f"{path}, line {line}: a finding of the kind {str(kind)[:40]!r} is accepted, but names no correction",
+            f"{path}, line {line}: a finding of kind {str(kind)[:40]!r} does not name a label to add or remove",
             expected=f"kinds {MISSING} and {WRONG}",
             fix="leave accept empty; merge labels with xmc-tf labels merge",
         )
     if not number.isascii() or not number.isdecimal() or not row["label"]:
-        raise InputError(f"{path}, line {line}: row or label is missing", expected="the row as xmc-tf audit wrote it")
+        raise InputError(f"{path}, line {line}: no valid row or label", expected="the line as xmc-tf audit wrote it")
     return Correction(int(number), row["label"], kind == MISSING, row["text"] or "", line)
 
 
@@ -81,7 +81,7 @@ def corrected_documents(
         same = safe_cell(text[: len(one.text)]) == one.text or safe_cell(text).startswith(one.text)
         if one.row >= len(texts) or not same:
             raise InputError(
-                f"{path}, line {one.line}: document {one.row:,} has another text in this table",
+                f"{path}, line {one.line}: document {one.row:,} is missing from this table or has a different text",
                 expected="the table that was audited, read with the same options", received=repr(one.text)[:60],
             )  # fmt: skip
         own = changed.setdefault(one.row, list(labels[one.row]))

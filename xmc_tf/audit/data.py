@@ -26,10 +26,10 @@ KINDS = {
 
 FoldScores = tuple[csr_matrix, csr_matrix, csr_matrix]
 ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]
-"""Train rankers on some documents (rows, ascending), and score the labels of a matrix (others × labels) of others.
+"""A function that trains rankers on some documents (rows, ascending) and scores the labels of other documents (rows).
 
-Return documents × labels: the best labels, descending within a row; the scores of these and of all requested labels;
-and the same by a sigmoid, which distinguishes even certain labels."""
+Its last argument is a matrix of the other documents × labels to score. It returns three such matrices: the best labels,
+best first; the scores of these and of the labels to score; and sigmoid scores, which differ even for certain labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class AuditData:
 
     X: Features
     Y: csr_matrix  # with ones
-    score: ScoreFold  # scores documents by rankers that were trained on others
+    score: ScoreFold  # scores documents with rankers that were trained on other documents
     texts: Texts | None = None
     names: Sequence[str] | None = None
     label_names: LabelNames | None = None  # None: learned from names

@@ -1,7 +1,7 @@
 """The evidence for each pair of a document and a label. It comes from other documents only.
 
 The evidence does not depend on whether the document has the label: counts leave the document out, and rankers are
-trained without it. So the same evidence can be compared for the labels of a document and for random labels.
+trained without it. The evidence for the labels of a document is therefore comparable with that for random labels.
 """
 
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def gather_evidence(data: AuditData) -> PairEvidence:
 
 
 def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
-    """Return the worth of label names in texts as documents × labels, learned for each fold from the other folds."""
+    """Return a matrix of documents × labels: how likely a label is if its name occurs, learned from the other folds."""
     if data.texts is None or data.names is None:
         return csr_matrix(data.Y.shape, dtype=np.float32)
     names = data.label_names
@@ -112,7 +112,7 @@ def _scores(
 
 
 def _similarity_to_labels(X: csr_matrix, Y: csr_matrix, pairs: LabelPairs) -> np.ndarray:
-    """Return the similarity of each document to the other documents of the label, and of those to each other.
+    """Return the similarity of each pair's document to the label's other documents, and of those to each other.
 
     The result is float64 ``[pairs, 2]``.
     """

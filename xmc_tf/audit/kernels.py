@@ -43,7 +43,7 @@ def _sink(values, ids, size, value, id_):
 
 @inner
 def _keep_best(values, ids, size, value, id_):
-    """Add an entry to a heap of the best entries. If the heap is full, replace its worst entry. Return its size."""
+    """Add an entry to a heap of the best entries. If the heap is full, drop the worst entry. Return its size."""
     if size == len(values):
         if _is_worse(values, ids, 0, value, id_):
             _sink(values, ids, size, value, id_)

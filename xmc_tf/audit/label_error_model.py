@@ -31,7 +31,7 @@ _LEAST_WEIGHT, _LEAF_SHRINK = 5.0, 5.0
 
 
 def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two float32 probabilities of each pair: that it has the label, and that the label is a random one."""
+    """Return two float32 probabilities per pair: that the document should have the label, and that it is random."""
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
     examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
@@ -48,7 +48,7 @@ def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Correct the high probabilities by boosted trees, which are trained without the document that they correct."""
+    """Correct the high probabilities with boosted trees, which are trained without the documents that they correct."""
     likely = np.flatnonzero((has > _LIKELY) & ~found.random)
     probability, right = has[likely].astype(np.float64), found.has[likely]
     rows, labels = found.pairs.rows[likely], found.pairs.labels[likely]
@@ -69,7 +69,7 @@ def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.
 
 
 def _share_of_others(place: np.ndarray, right: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return the share of labels that documents have among the other counted pairs of the same label or document."""
+    """Return how many of the other counted pairs with the same label (or document) are right, as a smoothed share."""
     hits, every = np.bincount(place, counted & right), np.bincount(place, counted)
     return (hits[place] - (counted & right) + _USUAL * _SHRUNK) / (every[place] - counted + _SHRUNK)
 
@@ -79,7 +79,7 @@ def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _others(place: np.ndarray, rest: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the mean residual of all other pairs of the same label or document."""
+    """Return the weighted mean residual of all other pairs with the same label (or document)."""
     total, weights = np.bincount(place, rest), np.bincount(place, weight)
     return (total[place] - rest) / (weights[place] - weight + _SHRUNK)
 
@@ -95,7 +95,7 @@ class _Curve(NamedTuple):
 
     @classmethod
     def fit(cls, columns: np.ndarray, yes: np.ndarray, no: np.ndarray, nr_yes: float, nr_no: float) -> "_Curve":
-        """Fit the regression to positive rows ``yes`` and negative rows ``no``, weighted as ``nr_yes`` to ``nr_no``."""
+        """Fit to positive rows ``yes`` and negative rows ``no``, and shift the log-odds to ``nr_yes`` : ``nr_no``."""
         sample = columns[yes].astype(np.float64)
         mean, scale = sample.mean(axis=0), np.maximum(sample.std(axis=0), 1e-9)
         knots = [np.unique(one) for one in np.quantile((sample - mean) / scale, _KNOTS, axis=0).T]

@@ -8,10 +8,10 @@ from xmc_tf.audit.evidence import PairEvidence
 
 _NEARLY_SAME = 0.9  # cosine of documents
 _SHOWN = 4
-_FEWEST = 5  # documents of a label, below which it has no findings
+_FEWEST = 5  # a label with fewer documents has no findings
 _RIVALS = 10  # labels of a document that are compared
 _OFTEN = 0.5  # share of a label's documents in which the other one is a rival
-_ALIKE = 0.6  # labels with the right one ahead in fewer documents cannot be distinguished; 0.5: by chance
+_ALIKE = 0.6  # if the right label is ahead in at most this share, the two are indistinguishable; 0.5: chance
 
 
 def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
@@ -51,7 +51,7 @@ def _matrix(found: PairEvidence, which: np.ndarray, shape: tuple[int, int]) -> c
 
 
 def _contests(own: csr_matrix, other: csr_matrix, margin: np.ndarray) -> tuple[csr_matrix, csr_matrix]:
-    """Return how often each label has a rival, a likely label that the document lacks, and how often it is ahead."""
+    """Return two matrices of labels × rivals: in how many documents they compete, and in how many the label leads."""
     counts = np.diff(other.indptr)
     rows = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
     sizes = counts[rows]

@@ -17,9 +17,9 @@ ALIKE = (
     "most alike", "second most alike", "labels alike", "words alike", "ahead of the others",
     *(f"share of alike, {sharpness:g}" for sharpness in SHARPNESS),
 )  # fmt: skip
-"""The evidence of documents with a label for another document: the similarity of the two most similar ones, by words
-and by their other labels; the largest similarity by each alone; its lead over the most similar document without the
-label; their share of all documents, weighted by similarity."""
+"""What the documents that have a label say about another document: the similarity (by words plus other labels) of the
+two most similar ones; the largest similarity by labels alone, and by words alone; the lead of the most similar one over
+the best document without the label; and their shares of all similar documents, weighted by similarity."""
 
 
 def unit_rows(X: csr_matrix) -> csr_matrix:
@@ -34,8 +34,8 @@ def alike_documents(
     """Return the documents with the most similar words, and the evidence from documents with similar words and labels.
 
     The first result is a matrix of documents × documents, the most similar first. The second is float32
-    ``[pairs, ALIKE]``. The rows of ``X`` must have length 1. ``has`` marks the pairs whose document has the label,
-    which does not affect their evidence.
+    ``[pairs, ALIKE]``. The rows of ``X`` must have length 1. ``has`` marks the pairs whose document has the label. This
+    does not affect their evidence.
     """
     count = X.shape[0]
     words = _without_common(csr_matrix(X.T), count)
@@ -74,7 +74,7 @@ def _most_common(count: int) -> float:
 
 
 def _without_common(turned: csr_matrix, count: int) -> csr_matrix:
-    """Return the matrix of features × documents without the entries of common features."""
+    """Return the matrix of features (or labels) × documents without the entries of common ones."""
     sizes = np.diff(turned.indptr)
     rare = sizes <= _most_common(count)
     kept, indptr = np.repeat(rare, sizes), np.concatenate([[0], np.cumsum(np.where(rare, sizes, 0))])

@@ -43,7 +43,7 @@ def _keys(source: csr_matrix) -> np.ndarray:
 
 
 def random_pairs(Y: csr_matrix, per_label: float, seed: int) -> csr_matrix:
-    """Draw labels that documents lack, in proportion to their frequency: ``per_label`` for each label of a document."""
+    """Draw labels that documents lack, by label frequency: about ``per_label`` for each label that a document has."""
     rng = np.random.default_rng([seed, 0x72616E64])
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
     chosen = rng.permutation(np.tile(rows, int(np.ceil(per_label))))[: int(per_label * len(rows))]

@@ -21,15 +21,15 @@ from xmc_tf.ranks.stalls.watch import StallWatch
 _TIMEOUT_S, _LEAST_MB_PER_S = 60.0, 4.0
 _DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
 
-Run it before a long training, with the launcher and the hosts of the training. It lists all ranks (host,
+Run it before a long training, with the same launcher and hosts. It lists all ranks (host,
 process, cores, versions), runs broadcast, all-reduce and all-to-all, compares their results with known
 values, and measures their time.
 
-On several hosts it also measures the bandwidth between every two of them, and names slow links.
+On several hosts, it also measures the bandwidth between every two of them, and names slow links.
 
-It names each rank that hangs or has ended for --timeout seconds, and what it does. If a rank does not even start,
-each rank that waits for it says so after that time. The exit status is 1 for such a rank, for a wrong result, and
-for a folder that is not shared.
+After --timeout seconds without progress, it names each rank that hangs or has ended, and what that rank is doing. If
+a rank does not even start, each rank that waits for it reports this after that time. The exit status is 1 for such
+a rank, for a wrong result, and for a folder that is not shared.
 
 With --model it verifies every byte of a model or an export instead, without ranks. The exit status is 0 if
 all files are intact, 1 if a file is damaged or missing, and 2 if the folder is not a model."""
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
-    limit = "maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)"
+    limit = "maximum seconds of one step (default: 60, plus 1 for each 4 MB of --megabytes)"
     add("--timeout", type=float, metavar="S", help=limit)
     shared = "also check that all ranks can read and write this folder (without DIR: the current one)"
     add("--shared-workdir", nargs="?", const=".", metavar="DIR", help=shared)
@@ -110,7 +110,7 @@ def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
         shared = not without
         if without:
             hosts = sorted({found[rank].host for rank in without})
-            problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) sees another folder")
+            problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) cannot access it")
         else:
             _show(world, args, f"\nall ranks see and can write {folder}")
     world.barrier()

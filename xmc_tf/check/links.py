@@ -56,7 +56,7 @@ def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
 
 
 def _exchange(world: Communicator, partner: int | None, size: int) -> float:
-    """Return the shortest time of a few exchanges with the partner. Ranks without a partner send no rows."""
+    """Return the shortest time of a few exchanges with the partner. Ranks without a partner send nothing."""
     counts = np.zeros(world.size, np.int64)
     if partner is not None:
         counts[partner] = size

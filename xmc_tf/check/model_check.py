@@ -81,7 +81,7 @@ def check_model(folder: str | Path) -> ModelCheck:
         records = Records.read(folder, header) or _records_around(folder)
     except InputError as error:
         problem = str(error)
-    # Links to nothing or to a folder are left out; anything else than a file, such as a pipe, has size 0.
+    # Broken links and links to folders are left out; anything other than a file, such as a pipe, has size 0.
     existing = [(name, path) for name in files_of(folder) if (path := folder / name).exists() and not path.is_dir()]
     found = {name: path.stat().st_size if path.is_file() else 0 for name, path in existing}
     names = sorted({*found, *(records.files if records else _files_of_rankers(folder))})
@@ -135,7 +135,7 @@ def _records_around(folder: Path) -> Records | None:
 
 
 def _files_of_rankers(folder: Path) -> Iterator[str]:
-    """Yield the files of each level that rankers must have if there are no records of them."""
+    """Yield the files that rankers must have at each level, for models that do not record their files."""
     for ranker in ("ranker", "ranker/ranker"):
         try:
             depth = read_json(folder / ranker / "param.json").get("depth")

@@ -53,7 +53,7 @@ def warnings(places: Sequence[Place]) -> list[str]:
         if others:
             found.append(
                 f"{name} is {version} on rank 0 and {others[0].versions.get(name, 'none')} on rank {others[0].rank}: "
-                "install the same on all hosts"
+                "install the same version on all hosts"
             )
     for host, group in itertools.groupby(sorted(places, key=lambda place: place.host), key=lambda place: place.host):
         here = list(group)

@@ -57,7 +57,7 @@ class Estimator:
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         if save_every < 1:
-            raise InputError("steps between checkpoints (save_every)", expected="1 or more", received=str(save_every))
+            raise InputError("save_every is too small", expected="1 or more", received=str(save_every))
         self.strategy, self.model_dir = strategy, Path(model_dir)
         self._save_every, self._callbacks = save_every, list(callbacks)
         with strategy.scope():
@@ -66,7 +66,7 @@ class Estimator:
             raise InputError(
                 "the estimator's model cannot be trained",
                 expected="a compiled Keras model, or a function that returns one",
-                received=type(made).__name__ if not isinstance(made, keras.Model) else "a model without optimizer",
+                received=type(made).__name__ if not isinstance(made, keras.Model) else "a model without an optimizer",
                 fix="call model.compile(strategy.optimizer(...), loss=...)",
             )
         self.model: keras.Model = made
@@ -78,7 +78,7 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train up to ``max_steps`` steps in total, repeating the data as needed, and return the number made."""
+        """Train up to ``max_steps`` steps in total, repeating the data as needed, and return their number."""
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
@@ -145,7 +145,7 @@ class Estimator:
         return results
 
     def _load(self, optimizer: bool) -> int:
-        """Load the checkpoint, if this was not done before, and return the number of completed steps."""
+        """Load the checkpoint if there is one and it is not loaded yet, and return the number of completed steps."""
         communicator = self.strategy.communicator
         if self._loaded not in ("all", "all" if optimizer else "model"):
             if has_checkpoint(self.checkpoint, communicator):
@@ -187,5 +187,5 @@ def check_no_model_fn(options: Mapping[str, Any]) -> None:
             fix="build the model in make_model: embedding_column -> keras.layers.Embedding in embedding_scope(), "
             "minimize -> model.compile(optimizer, loss), tf.estimator.TrainSpec and EvalSpec -> those of "
             "xmc_tf.collective.estimator, export_saved_model(folder, input_receiver) -> export_saved_model(folder). "
-            "docs/how-to/tensorflow-1.md has the whole port",
+            "docs/how-to/tensorflow-1.md describes all steps",
         )

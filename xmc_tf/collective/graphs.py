@@ -108,7 +108,7 @@ def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> 
         if name not in made:
             if options.get("regularizer") or options.get("constraint"):
                 raise InputError(
-                    f"variable {name!r}: a regularizer or a constraint of a sharded variable",
+                    f"sharded variable {name!r} has a regularizer or a constraint",
                     expected="none",
                     fix="leave it out, or create the variable outside embedding_scope()",
                 )
@@ -139,7 +139,7 @@ def _of_keras(initializer: Any) -> Initializer:
         initializer = initializer()
     if tf.is_tensor(initializer):
         raise InputError(
-            "initial values of a sharded variable", expected="an initializer or an array", received="a tensor"
+            "invalid initial values of a sharded variable", expected="an initializer or an array", received="a tensor"
         )
     if not callable(initializer):
         return np.asarray(initializer, np.float32)
@@ -216,7 +216,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
         for gradient, variable in pairs:
             if gradient is not None:
                 _check_equal(gradient, variable)
-        with not_replicated():  # slots, which start equal, and those of rows
+        with not_replicated():  # slots start equal on all ranks, or belong to this rank's rows
             return apply(self, [(gradient, local_rows(variable)) for gradient, variable in pairs], *args, **kwargs)
 
     with replaced(owner, compute_gradients=compute_gradients, apply_gradients=apply_gradients):
@@ -251,8 +251,8 @@ def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
     if table_of(variable) is not None:
         if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in of_rows:
             raise InputError(
-                f"the gradient of the sharded variable {variable.name!r} is not as compute_gradients returned it",
-                expected="the gradient of optimizer.compute_gradients(loss), unchanged: no rank sees all of it",
+                f"the gradient of sharded variable {variable.name!r} is not the one that compute_gradients returned",
+                expected="the gradient of optimizer.compute_gradients(loss), unchanged, because no rank has all of it",
                 fix="clip and scale the gradients of the other variables only; or train the model with Keras, "
                 "whose optimizers have global_clipnorm",
             )
@@ -288,7 +288,7 @@ def _check_graph(optimizer: Any) -> None:
     """Raise InputError if a TensorFlow 1 optimizer is used outside of a plain graph."""
     if not in_plain_graph():
         raise InputError(
-            f"{type(optimizer).__name__} of tf.compat.v1 outside of a tf.Graph",
+            f"{type(optimizer).__name__} of tf.compat.v1 is used outside of a tf.Graph",
             expected="within strategy.scope(), a tf.Graph that a session runs",
             fix="use an optimizer of Keras: strategy.optimizer(keras.optimizers.Ftrl(0.1))",
         )

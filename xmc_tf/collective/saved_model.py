@@ -1,4 +1,4 @@
-"""Exports models with sharded tables. Each becomes one ordinary variable, but no process ever holds a whole table."""
+"""Exports models with sharded tables. Each table becomes one ordinary variable, but no process ever holds all of it."""
 
 import json
 import shutil
@@ -114,7 +114,7 @@ def _signature_of(model: keras.Model) -> Signature:
         raise InputError(
             f"model {model.name!r} has no known inputs",
             expected="a model with symbolic inputs",
-            received="a subclassed model",
+            received="a subclassed or unbuilt model",
             fix="give signatures={'serving_default': Signature(function, inputs)}",
         )
     specs = []
@@ -154,8 +154,8 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
             f"signature {name!r} communicates with other ranks",
             expected="a function that one process can run",
             received=f"operations {foreign}",
-            fix="call no collective in it, and no tf.function that was already used in training: give the function "
-            "under the decorator, and look rows up by the strategy's tables",
+            fix="do not call collectives, or a tf.function that was already used in training (pass the undecorated "
+            "function), and look up rows in the strategy's tables",
         )
     return concrete
 

@@ -74,7 +74,7 @@ class CollectiveStrategy:
         communicator: connects the ranks. Default: detected from how the process was started.
         seed: the seed of the tables' initial values, which do not depend on the number of ranks.
         shard_above: a size in bytes. Larger tables are sharded, others are replicated.
-        wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
+        wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at lower precision; or int8,
             which quarters them and uses one scale per row.
         exact: whether optimizers update all rows of sharded tables in each step, exactly as Keras does. By default,
             they update only the rows that a step looks up. This costs less and differs from Keras except in plain SGD.
@@ -234,7 +234,7 @@ class CollectiveStrategy:
         made = make_table(
             name, rows, dim, size=size, rank=rank, partition=partition, initializer=initializer, **options
         )
-        if in_plain_graph():  # whose tables are a session's, and may have the names of another graph's
+        if in_plain_graph():  # its tables belong to a session, and may have the names of another graph's tables
             variable_of(made)
             return made
         self._add(made)
@@ -270,7 +270,7 @@ class CollectiveStrategy:
         self._check_name(name)
         if self.exact:
             raise InputError(
-                f"growing table {name!r} with CollectiveStrategy(exact=True)",
+                f"growing table {name!r} cannot be used with CollectiveStrategy(exact=True)",
                 expected="tables with a fixed number of rows, which Keras has too",
                 fix="leave out exact=True",
             )
@@ -431,7 +431,7 @@ class CollectiveStrategy:
 
         check_no_model_fn(options)
         if model is None or model_dir is None:
-            raise InputError("strategy.estimator", expected="a model and model_dir, the folder of checkpoints and logs")
+            raise InputError("strategy.estimator: no model or model_dir", expected="a model and model_dir, its folder")
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(
@@ -476,7 +476,7 @@ class CollectiveStrategy:
 
     def _check_name(self, name: str) -> None:
         if any(table.name == name for table in self.tables):
-            raise InputError(f"there is a table {name!r} already", fix="give it another name")
+            raise InputError(f"there is already a table {name!r}", fix="give it another name")
 
     def _free_name(self, name: str) -> str:
         taken = {table.name for table in self.tables}

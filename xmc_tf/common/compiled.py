@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
 _NUMBA = numba.__version__
 _decorating = Lock()
-# What a file contains that is part of kernels. Files of constants alone say it in a comment.
+# A file that contains one of these is part of kernels. Files with only constants say so in a comment.
 _COMMANDS_ONLY = b"common.compiled import announce_compiling\n"  # a changed command needs no new machine code
 _PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into kernels")
 

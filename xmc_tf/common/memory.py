@@ -6,11 +6,11 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def release_freed_memory() -> None:
-    """Return memory that the C library has freed but kept to the system. Call this before writing large files."""
+    """Give freed memory that the C library still holds back to the system. Call this before writing large files."""
     if _TRIM is not None:
         _TRIM(0)
 
 
 def peak_memory() -> str:
-    """Return a text with the peak memory of this process."""
+    """Return this process's peak memory as text, such as "peak memory 812 MB"."""
     return f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"

@@ -4,7 +4,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner
 
-_RUN = 16  # so many numbers are sorted by insertion, which is faster for few
+_RUN = 16  # runs of this length are sorted by insertion, which is faster for few numbers
 
 
 @inner
@@ -38,7 +38,7 @@ def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
 
 @inner
 def kth_largest(numbers: np.ndarray, k: int) -> np.float32:
-    """Return the ``k``-th largest number, by Hoare's selection. It reorders the array."""
+    """Return the ``k``-th largest number by quickselect, which reorders the array."""
     low, high, place = 0, numbers.size - 1, numbers.size - k
     while low < high:
         a, b, c = numbers[low], numbers[(low + high) >> 1], numbers[high]

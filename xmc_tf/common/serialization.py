@@ -77,7 +77,7 @@ def unpack(data: bytes | memoryview) -> Any:
     body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
     value = _unpacked(body, rest, 0)
     if rest.left:
-        raise WireFormatError(f"{len(rest.left):,} bytes are left over behind the value")
+        raise WireFormatError(f"{len(rest.left):,} bytes are left over after the value")
     return value
 
 
@@ -88,7 +88,7 @@ class _UnreadBytes:
     def take(self, count: int) -> memoryview:
         """Return the next bytes without copying them."""
         if count > len(self.left):
-            raise WireFormatError(f"{count:,} bytes should follow, and {len(self.left):,} are left")
+            raise WireFormatError(f"{count:,} bytes should follow, but only {len(self.left):,} are left")
         taken, self.left = self.left[:count], self.left[count:]
         return taken
 
@@ -98,14 +98,14 @@ class _UnreadBytes:
 
 def _packed(value: Any, arrays: list[memoryview], level: int) -> bytes:
     if level > MOST_LEVELS:
-        raise WireFormatError(f"a value with more than {MOST_LEVELS} levels of values within it cannot be sent")
+        raise WireFormatError(f"a value that is nested more than {MOST_LEVELS} levels deep cannot be sent")
     extend = partial(_extension, arrays=arrays, level=level + 1)
     try:
         return msgpack.packb(value, default=extend, strict_types=True, unicode_errors="surrogatepass", buf_size=1024)
     except WireFormatError:
         raise
     except (ValueError, OverflowError, RecursionError) as error:
-        raise WireFormatError(f"this value cannot be sent, for example because of too many levels: {error}") from None
+        raise WireFormatError(f"this value cannot be sent (it may be nested too deeply): {error}") from None
 
 
 def _extension(value: Any, arrays: list[memoryview], level: int) -> Any:
@@ -140,7 +140,7 @@ def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
         return _Kind.CSR if by_rows else _Kind.CSC, [*value.shape, value.data, value.indices, value.indptr]
     raise WireFormatError(
         f"a value of type {kind.__module__}.{kind.__qualname__} cannot be sent to other ranks: send numbers, text, "
-        "arrays, lists, tuples or dicts of them, or register its dataclass with wire.register"
+        "arrays, lists, tuples or dicts of them, or register its dataclass with serialization.register"
     )
 
 
@@ -157,7 +157,7 @@ def _dtype_name(dtype: np.dtype) -> str:
     if dtype.name == "bfloat16":  # numpy's name for it would mean any two bytes
         return "bfloat16"
     if not _DTYPE.fullmatch(dtype.str) or dtype.itemsize == 0:
-        raise WireFormatError(f"an array of type {dtype} cannot be sent: numbers, dates, and text of fixed length can")
+        raise WireFormatError(f"an array of type {dtype} cannot be sent: use numbers, dates, or text of fixed length")
     return dtype.str
 
 
@@ -166,7 +166,7 @@ def _dtype_name(dtype: np.dtype) -> str:
 
 def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
     if level > MOST_LEVELS:
-        raise WireFormatError(f"more than {MOST_LEVELS} levels of values within values")
+        raise WireFormatError(f"a value is nested more than {MOST_LEVELS} levels deep")
     try:
         return msgpack.unpackb(
             data,
@@ -178,13 +178,13 @@ def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
     except WireFormatError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise WireFormatError(f"no value: {error}") from None
+        raise WireFormatError(f"the bytes are not a value: {error}") from None
 
 
 def _value(kind: int, data: bytes, rest: _UnreadBytes, level: int) -> Any:
     """Decode an extension value, after checking that its parts have exactly the expected types."""
     if kind not in _MAKERS:
-        raise WireFormatError(f"no kind of value has number {kind}")
+        raise WireFormatError(f"unknown kind of value: {kind}")
     types, make = _MAKERS[kind]
     content = _unpacked(data, rest, level)
     parts = content if len(types) > 1 and type(content) is list else [content]
@@ -210,7 +210,7 @@ def _dtype(name: str) -> np.dtype:
         return np.dtype(ml_dtypes.bfloat16)
     dtype = np.dtype(name) if _DTYPE.fullmatch(name) else None
     if dtype is None or dtype.itemsize == 0:
-        raise WireFormatError(f"no type of an array: {name[:100]!r}")
+        raise WireFormatError(f"not an array type: {name[:100]!r}")
     return dtype
 
 
@@ -241,7 +241,7 @@ def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
     data, indices, indptr = arrays
     kinds = [array.dtype.kind for array in arrays]
     if kinds[0] not in "biufc" or kinds[1:] != ["i", "i"] or any(array.ndim != 1 for array in arrays):
-        raise WireFormatError("a sparse matrix of other arrays than numbers and indices")
+        raise WireFormatError("a sparse matrix whose arrays are not numbers and indices")
     if len(indptr) != (rows if by_rows else columns) + 1 or min(rows, columns) < 0 or max(rows, columns) >= 2**62:
         raise WireFormatError(f"a sparse matrix of shape {(rows, columns)} with {len(indptr):,} offsets")
     try:

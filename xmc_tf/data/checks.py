@@ -61,7 +61,7 @@ def check_training_input(
             f"{called['names']} and {called['Y']} do not fit together",
             expected=f"a name for each of the {Y.shape[1]:,} labels (columns)",
             received=f"{len(names):,} names",
-            fix="name i must belong to column i",
+            fix="give one name per column, in the order of the columns",
         )
     for axis, what in ((0, "labels have no document"), (1, "documents have no label")):
         if idle := np.count_nonzero(Y.getnnz(axis=axis) == 0):
@@ -85,10 +85,10 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
-            f"{name} do not fit the labels of the training",
+            f"{name} do not fit the training labels",
             expected=f"{nr_labels:,} labels (columns), as in training",
             received=f"{Y.shape[1]:,}",
-            fix="column i must be the same label in both; create the matrix with its full shape",
+            fix="create the matrix with the same columns as the training labels",
         )
 
 
@@ -96,8 +96,8 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
     """Check that a label matrix is sparse, has at least one entry, and contains only positive values."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
-            f"{name} are not a sparse matrix",
-            expected="a sparse matrix of documents by labels, CSR or CSC",
+            f"{name} are not a CSR or CSC matrix",
+            expected="a sparse matrix of documents × labels, in CSR or CSC format",
             received=_kind(Y),
             fix="save scipy.sparse.csr_matrix(Y) with scipy.sparse.save_npz",
         )
@@ -116,7 +116,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
         raise InputError(
             f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
             expected="values above 0: 1, or how relevant the label is; no entry for labels that do not apply",
-            received=f"values from {least:g}",
+            received=f"values down to {least:g}",
             fix="Y.data = abs(Y.data), or Y.data[Y.data < 0] = 0, whichever is right; then Y.eliminate_zeros()",
         )
 
@@ -129,7 +129,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
         is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
         if not is_array and not (issparse(part) and part.format in ("csr", "csc")):
             raise InputError(
-                f"{name} are not a matrix", expected="CSR, CSC or a dense array of numbers", received=_kind(part)
+                f"{name} are not a supported matrix", expected="CSR, CSC or a numeric array", received=_kind(part)
             )
         if issparse(part) and not loaded:
             _check_sparse(part, name, "features")
@@ -160,5 +160,5 @@ def _check_sparse(matrix: Any, name: str, columns: str) -> None:
 
 def _kind(thing: Any) -> str:
     if issparse(thing):
-        return f"a sparse matrix in {thing.format} form"
+        return f"a sparse matrix in {thing.format} format"
     return f"an array of shape {thing.shape}" if isinstance(thing, np.ndarray) else type(thing).__name__

@@ -26,7 +26,7 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
     if isinstance(documents, os.PathLike) or (training and isinstance(documents, _TEXTS)):
         raise InputError(
             f"{name} is a {'path' if isinstance(documents, os.PathLike) else 'single text'}",
-            expected="texts in memory: a list, a Series, a DataFrame, a TextFile",
+            expected="a list of texts, a Series, a DataFrame or a TextFile",
             received=repr(documents)[:80],
             fix="TextFile(path) for a file with one text per line, pandas.read_csv(path) for a table",
         )
@@ -51,7 +51,7 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
             return None
     values = listed(values)
     if isinstance(values, set | frozenset):
-        raise InputError(f"{name} is a set, which has no order", expected="a list of texts", fix="list(...) of it")
+        raise InputError(f"{name} is a set, which has no order", expected="a list of texts", fix="pass a list")
     if not isinstance(values, Iterable) or isinstance(values, Mapping):
         raise InputError(
             f"{name} is neither texts nor features", expected="a list of texts, a Series, a DataFrame or a matrix",
@@ -74,7 +74,7 @@ def _filled(values: list[Any], name: str) -> list[Any]:
     missing = [row for row, value in enumerate(values) if value is None]
     if missing:
         _LOG.warning(
-            "%s: %s of %s are missing and count as empty, the first is document %s", name, f"{len(missing):,}",
+            "%s: %s of %s are missing and count as empty; the first is document %s", name, f"{len(missing):,}",
             f"{len(values):,}", f"{missing[0]:,}",
         )  # fmt: skip
     for row, value in enumerate(values):
@@ -84,6 +84,6 @@ def _filled(values: list[Any], name: str) -> list[Any]:
                 f"{name}: document {row:,} is not a text",
                 expected="text (str) for every document",
                 received=f"{type(value).__name__}: {value!r}"[:80],
-                fix='" ".join(words) for a list of words' if words else "str(text) for each of them",
+                fix='join each list of words: " ".join(words)' if words else "convert each document: str(text)",
             )
     return ["" if value is None else value for value in values]

@@ -23,7 +23,7 @@ class Features:
         if self.sparse is not None and self.dense is not None and self.sparse.shape[0] != self.dense.shape[0]:
             raise InputError(
                 "the sparse and the dense features are not of the same documents",
-                expected="as many rows in the one as in the other",
+                expected="the same number of rows in both",
                 received=f"{self.sparse.shape[0]:,} sparse rows and {self.dense.shape[0]:,} dense rows",
                 fix="compute both from the same texts",
             )
@@ -82,7 +82,7 @@ def _as_sparse(part: Any) -> csr_matrix | None:
             "the sparse features are not a sparse matrix",
             expected="a scipy sparse matrix",
             received=type(part).__name__,
-            fix="give dense features as the dense part",
+            fix="pass dense features as the second of the pair (sparse, dense)",
         )
     as_csr = part if isinstance(part, csr_matrix) else csr_matrix(part)
     if as_csr.dtype != np.float32:
@@ -100,7 +100,7 @@ def _as_dense(part: Any) -> np.ndarray | None:
         received = f"an array of {part.ndim} dimensions, {part.dtype}" if isinstance(part, np.ndarray) else ""
         raise InputError(
             "the dense features are not a matrix of numbers",
-            expected="documents × features: a numpy array of two dimensions",
+            expected="a two-dimensional numpy array (documents × features)",
             received=received or type(part).__name__,
         )
     return np.ascontiguousarray(part, dtype=np.float32)

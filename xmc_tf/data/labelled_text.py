@@ -22,14 +22,14 @@ class LabelledText:
     def __post_init__(self) -> None:
         for flag, value in (("--text-pos", self.text_pos), ("--label-pos", self.label_pos)):
             if value < 0:
-                raise InputError(f"{flag} is out of range", expected="a whole number from 0", received=str(value))
+                raise InputError(f"{flag} is out of range", expected="a whole number, at least 0", received=str(value))
 
     def texts(self, path: str | Path) -> list[str]:
         """Read the text of each line."""
         return [text for _, text in self._fields(path, self.text_pos)]
 
     def labels(self, path: str | Path, nr_labels: int) -> tuple[csr_matrix, csr_matrix | None]:
-        """Read the label matrix and the relevance of each label; the relevance is None if the first line has none."""
+        """Read the label matrix and the relevance of each label; the relevance is None if the first label has none."""
         columns, values, relevances, indptr = list[int](), list[float](), list[float](), [0]
         with_relevance: bool | None = None
         for line, field in self._fields(path, self.label_pos):
@@ -67,8 +67,8 @@ class LabelledText:
                     f"{path}, line {line:,} has too few fields",
                     expected=f"{needed} fields, separated by tabs (--text-pos {self.text_pos}, "
                     f"--label-pos {self.label_pos})",
-                    received=f"{len(fields)}: {text[:60]!r}",
-                    fix="check --text-pos; a file that holds only texts is read with --from-file true",
+                    received=f"{len(fields)} in {text[:60]!r}",
+                    fix="check --text-pos; use --from-file true for a file that contains only texts",
                 )
             yield line, fields[position]
 
@@ -77,7 +77,7 @@ def _label(path: str | Path, line: int, text: str, nr_labels: int) -> int:
     word = text.strip()
     if not (word.isascii() and word.isdigit() and len(word) < 19 and int(word) < nr_labels):
         raise InputError(
-            f"{path}, line {line:,}: not the number of a label",
+            f"{path}, line {line:,}: not a valid label number",
             expected=f"a number from 0 to {nr_labels - 1:,}",
             received=repr(word[:60]),
             fix="the label text file (-l) needs a line for each label",
@@ -98,6 +98,6 @@ def _number(path: str | Path, line: int, text: str, label: str) -> float:
 def _unreadable(path: str | Path, line: int, label: str, with_relevance: bool) -> InputError:
     return InputError(
         f"{path}, line {line:,}: a label cannot be read",
-        expected="number:value:relevance, as the first labels of the file" if with_relevance else "a number",
+        expected="number:value:relevance, like the first label in the file" if with_relevance else "a number",
         received=repr(label[:60]),
     )

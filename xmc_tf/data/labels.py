@@ -21,7 +21,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
             f"label names: {path} does not fit the label matrix",
             expected=f"{count:,} lines, one for each label (column)",
             received=f"{len(lines):,} lines",
-            fix="line i must name column i; a label without a document needs a line too",
+            fix="write one line per column, in order, also for labels without documents",
         )
     names: list[str] = []
     first_line: dict[str, int] = {}
@@ -41,7 +41,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
                 f"label names: {path}, line {number:,} is empty",
                 expected="a name on each line",
                 received="nothing" if not name else "only spaces",
-                fix="give the label a name, its number for example",
+                fix="give the label a name, for example its number",
             )
         if first_line.setdefault(name, number) != number:
             doubles.append((name, first_line[name], number))
@@ -68,7 +68,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
             raise _unknown(what, names, nr_labels, repr(label)[:_SHOWN])
         chosen.update(found)
     if not chosen:
-        raise InputError("no labels are given to predict", expected="a label's name or number")
+        raise InputError("no labels are given to predict", expected="at least one label name or number")
     return np.array(sorted(chosen), np.int64)
 
 
@@ -88,7 +88,7 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
             raise _unknown(what, names, nr_labels, repr(word[:_SHOWN]))
         chosen.update(found)
     if not chosen:
-        raise InputError(f"{path} chooses no label", expected="a label's name or number on each line")
+        raise InputError(f"{path} contains no labels", expected="a label name or number on each line")
     return np.array(sorted(chosen), np.int64)
 
 

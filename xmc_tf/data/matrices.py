@@ -160,7 +160,7 @@ def _check_name(path: str, what: str, expected: str) -> None:
     """Raise an error if a file name implies another format. Names without a known extension are valid, as in PECOS."""
     if Path(path).suffix.lower() in _OTHER_FORMATS:
         raise InputError(
-            f"-o {path}: {what} not written in this form",
+            f"-o {path}: {what} not written in this format",
             expected=f"{expected}, or a name without an extension (a matrix)",
             received=Path(path).suffix,
         )
@@ -208,7 +208,7 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix 
             )
     data = _values(arrays["data"], what)
     if data.ndim != 1:
-        raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
+        raise InputError(f"{what}: data is not a list of values", expected="1 dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
     return _compressed(arrays, data, form == "csr", shape, what, scan)
@@ -240,8 +240,8 @@ def _compressed(
         size = data.nbytes + indices.nbytes
         _LOG.log(
             logging.INFO if size >= _MUCH_TO_SORT else logging.DEBUG,
-            "%s: rows are not sorted or hold an index twice; sorted in memory, which takes %.1f GB. "
-            "To save it: matrix.sum_duplicates(), then scipy.sparse.save_npz", what, size / 1e9,
+            "%s: indices are unsorted or occur twice; sorting them in memory takes %.1f GB. "
+            "To avoid this, save the matrix again after matrix.sum_duplicates()", what, size / 1e9,
         )  # fmt: skip
         matrix = matrix.copy()
         matrix.sum_duplicates()

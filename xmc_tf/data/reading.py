@@ -55,7 +55,7 @@ class WindowEmbeddings(NamedTuple):
 
 
 def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, int]]:
-    """Return the bounds of each window: as few windows as possible, whose lengths differ by at most one token."""
+    """Return the bounds of up to ``max_windows`` windows: as few as possible, whose lengths differ by at most one."""
     count = min(max(1, -(-tokens // limit)), max_windows)
     kept = min(tokens, count * limit)
     return list(pairwise(number * kept // count for number in range(count + 1)))

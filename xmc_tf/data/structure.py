@@ -18,7 +18,7 @@ class Scan(Protocol):
     """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.shared_scan``."""
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return the results of ``look(part, parts)`` for all parts to all processes; raise an error of one in all."""
+        """Return ``look(part, parts)`` for all parts, on each process. An error on one process is raised on all."""
 
 
 class _Alone:
@@ -43,7 +43,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
     for start, piece in _pieces(indptr, overlap=1):
         falls = np.flatnonzero(piece[1:] < piece[:-1])
         if falls.size:
-            _broken(what, "pointers (indptr) that never fall", f"a fall after number {start + falls[0]:,}")
+            _broken(what, "pointers (indptr) that never decrease", f"a decrease after number {start + falls[0]:,}")
 
 
 def check_indices(
@@ -85,7 +85,7 @@ def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: 
                     expected="finite numbers that fit into 32 bits",
                     received=f"{int(wrong.sum()):,} such values among the {len(piece):,} "
                     f"{'rows' if dense else 'entries'} from {start:,} on",
-                    fix="find their cause; remove the entries, or replace them by numbers",
+                    fix="find their cause, then remove these entries or replace them with finite numbers",
                 )
 
     worth_sharing(scan, values.size).each(look)

@@ -21,7 +21,7 @@ _HEAD = 1 << 16
 _MOST_DAMAGED = 0.05  # share of damaged lines; more of them mean another encoding
 _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-_LINES = 20  # by which a table is detected
+_LINES = 20  # from which a table is detected
 _OF_TEXTS = {"text", "texts", "title", "titles", "abstract", "body", "content", "description", "document", "sentence"}
 _OF_OTHERS = {"id", "uid", "doc_id", "label", "labels", "tag", "tags", "category", "categories", "class", "keywords"}
 
@@ -31,8 +31,8 @@ _NO_TEXTS = {
     **{b"BZh%d1AY&SY" % level: ("a bzip2 file", "unpack it first (bunzip2)") for level in range(1, 10)},
     b"\xfd7zXZ": ("an xz file", "unpack it first (unxz)"),
     b"\x28\xb5\x2f\xfd": ("a zstd file", "unpack it first (unzstd)"),
-    b"PK\x03\x04": ("a zip or .npz file", "matrices have a flag of their own (-x, -y)"),
-    b"\x93NUMPY": ("a .npy file", "matrices have a flag of their own (-x, -y)"),
+    b"PK\x03\x04": ("a zip or .npz file", "pass matrices with -x or -y"),
+    b"\x93NUMPY": ("a .npy file", "pass matrices with -x or -y"),
     b"\xff\xfe": ("text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
     b"\x7fELF": ("a program", "name the file that holds the texts"),
@@ -58,7 +58,7 @@ class TextFile:
 
     Args:
         path: the file.
-        name: its name in messages.
+        name: its name in messages. With the default, a file that looks like a table raises an InputError.
     """
 
     def __init__(self, path: str | Path, *, name: str = "texts") -> None:
@@ -171,9 +171,9 @@ class TextFile:
                 first += len(lines)
         if len(wrong) > max(_MOST_DAMAGED * len(self), 10):
             raise InputError(
-                f"{self.name}: {self.path} is not in UTF-8",
+                f"{self.name}: {self.path} is not UTF-8",
                 expected="UTF-8",
-                received=f"{len(wrong):,} of {len(self):,} lines with other bytes, the first is line {wrong[0] + 1:,}",
+                received=f"{len(wrong):,} of {len(self):,} lines are not UTF-8, the first is line {wrong[0] + 1:,}",
                 fix=f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(self.path))} > texts.txt",
             )
         if wrong:
@@ -206,9 +206,9 @@ def _refuse_table(path: Path, head: bytes, name: str) -> None:
         if is_header or (named and is_even):
             raise InputError(
                 f"{name}: {path} is a table, not a file of texts",
-                expected="one document per line only, and labels in a separate matrix",
+                expected="one document per line, and labels in a separate matrix",
                 received=f"{len(columns)} columns separated by {called}, the first line: {lines[0][:80]!r}",
-                fix=f"train on the table (xmc-tf train {path} -m MODEL), or write its column of texts to a file",
+                fix=f"train on the table (xmc-tf train {path} -m MODEL), or write its text column to a file",
             )
     if named:
         _LOG.warning("%s: %s is read as text, one document per line, despite its name", name, path)

@@ -47,14 +47,14 @@ class TokenWriter:
         if counts.sum(dtype=np.int64) != len(parts) or counts.min(initial=1) < 1:
             raise InputError(
                 "the windows do not fit the documents",
-                expected="one window or more for each document",
+                expected="one window or more for each document, with counts that add up to all windows",
                 received=f"{len(parts):,} windows of {len(counts):,} documents",
             )
         for part in parts:
             if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
                 raise InputError(
-                    "a document is not a list of token ids",
-                    expected="one dimension of whole numbers",
+                    "a window is not a list of token ids",
+                    expected="a one-dimensional array of whole numbers",
                     received=f"{part.dtype} of shape {part.shape}",
                 )
         lengths = np.array([part.size for part in parts], np.int32)
@@ -162,7 +162,7 @@ class TokenStore:
         width = longest if to is None else to
         if longest > width:
             raise InputError(
-                f"document {rows[lengths.argmax()]} does not fit into rows of {width} tokens",
+                f"window {rows[lengths.argmax()]} has more than {width} tokens",
                 expected=f"a width of {longest} or more",
                 received=str(width),
                 fix="tokenize again with a smaller maximum length; truncation here would remove the last token",
@@ -221,7 +221,7 @@ def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dic
             needed = f"one window or more for each of {header['documents']:,} documents"
             raise _unexpected(folder / "windows.npy", needed)
     if len(lengths) != nr_windows:
-        raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} documents")
+        raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} windows")
     path, entry = folder / "ids.bin", files["ids.bin"]
     check_content(path, entry, _FIX, all_bytes=verify)
     dtype = np.dtype(header["dtype"]).newbyteorder("<")
@@ -242,9 +242,9 @@ def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
     except (ValueError, EOFError):
         raise _unexpected(path, "an array of int32") from None
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int32 or counts.ndim != 1:
-        raise _unexpected(path, f"int32 of {header['documents']:,} documents")
+        raise _unexpected(path, "a one-dimensional array of int32")
     if len(counts) and counts.min() < 0:
-        raise _unexpected(path, "no length below 0")
+        raise _unexpected(path, "no number below 0")
     return counts
 
 

@@ -133,7 +133,7 @@ class _Instructions(dict[int, Any]):
 
 
 # The reader in C takes no list of instructions, sets attributes of whatever it has built, ends the process if a key is
-# nested too deeply to be hashed, and allocates as much memory as the number of an object asks for.
+# nested too deeply to be hashed, and allocates as much memory as the number of an object implies.
 class _Reader(pickle._Unpickler):
     """Python's unpickler, restricted to known instructions and names."""
 
@@ -151,7 +151,7 @@ class _Reader(pickle._Unpickler):
             raise _RefusedError("a reference to something other than a storage")
         _, kind, key, _, count = reference[:5]
         if type(kind) is not _Name or kind not in _NUMBERS or type(key) is not str or not _whole(count):
-            raise ValueError("a storage that is not described")
+            raise ValueError("a storage with an invalid description")
         return Storage(key, _NUMBERS[kind], count)
 
     def load_reduce(self) -> None:
@@ -230,7 +230,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
         or len(shape) > _MOST_DIMENSIONS
         or not all(map(_whole, shape + strides))
     ):
-        raise ValueError("a tensor that is not described")
+        raise ValueError("a tensor with an invalid description")
     return Tensor(storage, offset, shape, strides)
 
 
@@ -306,7 +306,7 @@ class TorchFile:
             raise InputError(
                 f"{self.path} was written on a big-endian machine",
                 expected="numbers in little-endian order",
-                fix="save the weights as model.safetensors there",
+                fix="save the weights as model.safetensors on that machine",
             )
         prefix = f"{roots[0]}/data/"
         for name, entry in entries.items():

@@ -81,7 +81,7 @@ class LabelHierarchy:
         cells = [line.split("\t") for line in lines]
         if wrong := [number for number, line in enumerate(cells, start=1) if len(line) < 2 or not all(line)]:
             raise InputError(
-                f"{path}, line {wrong[0]}: no label with broader terms", expected="names, separated by tabs",
+                f"{path}, line {wrong[0]} is damaged", expected="a label and its broader terms, separated by tabs",
                 received=lines[wrong[0] - 1][:60], fix="copy the model again",
             )  # fmt: skip
         return cls({name: tuple(terms) for name, *terms in cells})
@@ -102,7 +102,7 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
         raise InputError(
             f"--vocabulary {vocabulary} needs {'--language' if path else '--labels'}",
             expected="--labels with the identifier or preferred name of one concept per line, and --language",
-            fix="add --language en" if path else "write the identifiers to a file, one per line",
+            fix="add --language en" if path else "write the identifiers to a file, one per line, and add --labels FILE",
         )
     lines = load_names(path)
     found = _concepts_of(lines, load_vocabulary(vocabulary, language), f"{path}: no line", vocabulary)
@@ -130,7 +130,7 @@ def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) 
     hierarchy = LabelHierarchy.of_concepts(pairs)
     if hierarchy is None:
         raise InputError(
-            f"{vocabulary} has no broader terms of the labels", expected="skos:broader or skos:narrower",
+            f"{vocabulary} has no broader terms for the labels", expected="skos:broader or skos:narrower",
             received=f"none, for {len(pairs):,} labels that are concepts", fix="leave out --vocabulary",
         )  # fmt: skip
     return hierarchy
@@ -139,7 +139,7 @@ def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) 
 def _concepts_of(
     lines: Sequence[str], concepts: Sequence[Concept], none: str, vocabulary: str | Path
 ) -> list[Concept | None]:
-    """Return the concept that each line identifies by identifier or preferred name; raise an error if no line does."""
+    """Return the concept of each line (its identifier or preferred name), or None; raise an error if all are None."""
     of_uri = {concept.uri: concept for concept in concepts}
     of_name: dict[str, Concept] = {}
     for concept in concepts:
@@ -148,9 +148,9 @@ def _concepts_of(
     if not any(found):
         raise InputError(
             f"{none} is a concept of {vocabulary}",
-            expected=f"identifiers as {concepts[0].uri}, or preferred names as {concepts[0].names[0]!r}",
+            expected=f"identifiers such as {concepts[0].uri}, or preferred names such as {concepts[0].names[0]!r}",
             received=repr(lines[0]) if lines else "nothing",
-            fix="check that both are of the same vocabulary, and the language",
+            fix="check that the labels are from this vocabulary, and check the language",
         )
     return found
 
@@ -167,7 +167,7 @@ def load_vocabulary(path: str | Path, language: str | None) -> list[Concept]:
             raise InputError(
                 f"{path} has names in the languages {', '.join(tags[:20])}",
                 expected="the language of the names",
-                fix=f"add --names-language {tags[0]}, or another one",
+                fix=f"choose one, for example --names-language {tags[0]}",
             )
         language = tags[0] if tags else "en"
     preferred = _names_in(graph, "prefLabel", language)
@@ -197,7 +197,7 @@ def _parse(path: Path) -> Any:
     if format_ is None:
         raise InputError(
             f"{path}: the format of the vocabulary is unknown",
-            expected=f"a file that ends with {', '.join(FORMATS)}",
+            expected=f"a file name that ends in {', '.join(FORMATS)}",
             received=path.name,
             fix="convert it to Turtle, for example with rapper or rdfpipe",
         )
@@ -214,7 +214,7 @@ def _parse(path: Path) -> Any:
         raise InputError(
             f"{path} cannot be read as {format_}: {' '.join(str(error).split())[:300]}",
             expected=f"a vocabulary in the format that {path.suffix} stands for",
-            fix="correct the file, or give it the ending of its format",
+            fix="correct the file, or rename it to end in the suffix of its format",
         ) from None
     return graph
 

@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
     add_force(out)
-    out.add_argument("--table", metavar="FILE", help="only write the data as a CSV file, to try training with")
+    out.add_argument("--table", metavar="FILE", help="only write the data as a CSV file that you can train on")
     about = "ask for texts at the end (default: only on a terminal)"
     out.add_argument("--ask", action=argparse.BooleanOptionalAction, default=None, help=about)
     return out
@@ -242,7 +242,7 @@ def _examples(data: Path, model: Path) -> None:
 
 
 def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
-    """Return example rows spread over the file. From each part, take a row of readable length if there is one."""
+    """Return the indices of ``count`` example texts spread over the file. Prefer texts of readable length."""
     rows = []
     for part in range(count):
         begin, end = ((2 * part + 1) * len(texts) // (2 * count), (part + 1) * len(texts) // count)
@@ -306,7 +306,7 @@ def _call(module: str, arguments: list[str]) -> None:
 
 
 def _python() -> str:
-    """Return the path of this Python interpreter, relative to the current folder if it is inside it."""
+    """Return the path of this Python interpreter, relative to the current folder if it is below that."""
     relative = os.path.relpath(sys.executable)
     return sys.executable if relative.startswith("..") else relative
 

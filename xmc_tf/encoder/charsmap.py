@@ -148,7 +148,7 @@ def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
 
 
 def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Return a mask of the adjacent characters that belong to the same Korean syllable."""
+    """Return a mask of the characters that belong to the same Korean syllable as the preceding character."""
 
     def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
         return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)

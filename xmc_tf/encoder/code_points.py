@@ -65,7 +65,7 @@ def decode(texts: tf.Tensor) -> Runs:
 
 
 def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-    """Split numbered words into pieces; return each piece's int32 id and text. A special token must yield one piece."""
+    """Split numbered words into pieces; return each one's int32 id and text number. A special token is one piece."""
     splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
     ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
     pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
@@ -190,7 +190,7 @@ class SpecialTokens:
         self._tokens = [(token["content"], int(token["id"]), token["lstrip"], token["rstrip"]) for token in added]
         for token in added:
             if token["single_word"]:
-                raise cannot_run_in_graph(f"its token {token['content']!r} counts as a whole word only")
+                raise cannot_run_in_graph(f"its token {token['content']!r} is matched as a whole word only")
         contents = [content for content, *_ in self._tokens]
         for one, other in product(contents, repeat=2):
             # The first match would decide which of two overlapping tokens counts.

@@ -110,7 +110,7 @@ class GraphTokenizer(tf.Module):
 
 
 class WordPiece(tf.Module):
-    """BERT's tokenizer, which splits words at spaces, punctuation and CJK characters, then into the longest pieces."""
+    """BERT's tokenizer: splits texts at spaces, punctuation and CJK characters, and words into the longest pieces."""
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="wordpiece")

@@ -35,14 +35,14 @@ def fastest_precision() -> str:
 
 
 def check_precision(name: str) -> None:
-    """Raise an InputError if bfloat16 would crash the process, because oneDNN may not use the instructions for it."""
+    """Raise an InputError if bfloat16 would crash the process, because oneDNN is barred from its instructions."""
     on_onednn = name == "bf16" and not _visible_gpus() and _onednn()
     if on_onednn and _flags() & _BF16 and _limit() in _WITHOUT_BF16:
         raise InputError(
-            "--mixed-precision bf16: matrix products in bfloat16 would end the process",
-            expected="an instruction set that has them, such as AVX512_CORE_AMX",
+            "--mixed-precision bf16: matrix products in bfloat16 would crash the process",
+            expected="an instruction set with such products, for example AVX512_CORE_AMX",
             received=f"ONEDNN_MAX_CPU_ISA={_limit()}",
-            fix="--mixed-precision off, or auto, which chooses for the machine",
+            fix="use --mixed-precision off or --mixed-precision auto",
         )
 
 

@@ -41,10 +41,10 @@ def read_encoder(
         lacks_pooler = bool(NAMES[config.architecture].pooler) and "pooler.kernel" not in values
         if pooling == "pooler" and lacks_pooler:
             raise InputError(
-                f"{source.name} has no weights for its pooler",
-                expected="another pooling",
-                received="pooling pooler",
-                fix="choose mean or cls (--pooling)",
+                f"{source.name} has no weights for a pooler",
+                expected="a pooling other than pooler",
+                received="pooler",
+                fix="choose --pooling mean or --pooling cls",
             )
         if pooling == "auto":
             pooling = "cls" if lacks_pooler else config.pooling
@@ -62,9 +62,7 @@ def check_pooling(pooling: str) -> None:
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
     """Return the pooling, or raise an InputError if the architecture does not support it."""
     if pooling == "pooler" and not NAMES[config.architecture].pooler:
-        raise InputError(
-            f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
-        )
+        raise InputError(f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooler")
     return pooling
 
 
@@ -108,8 +106,8 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
         if needed := [weight for weight in missing if not weight.unused]:
             raise InputError(
                 f"{source.name} lacks weights of the encoder",
-                expected=f"all {len(listed)} of {config.architecture}",
-                received=f"none for {', '.join(one.files[0] for one in needed[:3])}{'…' if len(needed) > 3 else ''} "
+                expected=f"all {len(listed)} weights of {config.architecture}",
+                received=f"no {', '.join(one.files[0] for one in needed[:3])}{'…' if len(needed) > 3 else ''} "
                 f"({len(needed)} in all)",
                 fix="check that config.json and the weights belong together",
             )
@@ -126,7 +124,7 @@ def _named_pooling(source: EncoderSource) -> str | None:
         own = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None)
         if not isinstance(own, dict) or own.get("pooling") not in POOLINGS:
             raise InputError(
-                f"the encoder's {_POOLING_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(own)
+                f"the encoder's {_POOLING_FILE} names no known pooling", expected=", ".join(POOLINGS), received=str(own)
             )
         return own["pooling"]
     if (content := source.read("modules.json")) is None:

@@ -26,7 +26,7 @@ _JSON_FILES = frozenset((
     "vocab.json", "generation_config.json", *(f"{file}{INDEX}" for file in (SAFETENSORS, HDF5, TORCH)),
 ))  # fmt: skip
 _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
-_MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
+_MAX_WEIGHTS_PER_BYTE = 8  # weights take 2 or 4 bytes each, so this is generous; truncated files are reported elsewhere
 _LFS = b"version https://git-lfs"
 _TRUE = ("1", "ON", "YES", "TRUE")  # values of environment variables
 
@@ -68,14 +68,14 @@ class EncoderSource:
                     raise InputError(
                         f"{path} contains a pointer instead of weights",
                         expected="the weights themselves",
-                        received="a pointer of git-lfs",
+                        received="a Git LFS pointer",
                         fix="run 'git lfs pull' in that folder",
                     )
         if not paths:
             raise InputError(
                 f"{self.folder} has a configuration but no weights",
                 expected=" or ".join((SAFETENSORS, HDF5, TORCH)),
-                fix="copy the whole folder",
+                fix="copy the whole folder again",
             )
         return paths
 
@@ -102,7 +102,7 @@ class EncoderSource:
             raise self.not_found(error) from None
 
     def check_claims(self, config: EncoderConfig) -> None:
-        """Raise an InputError if the configuration has far more weights than the folder's files can contain."""
+        """Raise an InputError if the configuration implies more weights than the folder's files can contain."""
         if self.folder is None:
             return
         layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
@@ -112,7 +112,7 @@ class EncoderSource:
             raise InputError(
                 f"{self.folder / 'config.json'} does not belong to the weights beside it",
                 expected="the configuration that was saved with the weights",
-                received=f"at least {least:,} weights, and files of {held:,} bytes",
+                received=f"a configuration of at least {least:,} weights, and files of {held:,} bytes",
                 fix="copy the whole folder again",
             )
 
@@ -127,11 +127,11 @@ class EncoderSource:
             )
         offline = "HF_HUB_OFFLINE is set, and " if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
         return InputError(
-            f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, cannot be downloaded",
+            f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, and not downloadable",
             expected="a folder, or a name on the hub",
             received=_first_line(error),
-            fix=f"on a machine with a network run: huggingface-cli download {self.name}; then use its folder, "
-            "or set HF_HOME to the same cache here",
+            fix=f"on a machine with a network run: hf download {self.name} --local-dir FOLDER; copy FOLDER here and "
+            "use it instead of the name",
         )
 
 
@@ -169,7 +169,7 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
 
 def _unavailable(name: str, reason: str) -> InputError:
     return InputError(
-        f"--model-shortcut {name}: no such encoder",
+        f"--model-shortcut {name}: the encoder is not available",
         expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
         received=reason,
         fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it "
@@ -259,7 +259,7 @@ def _inner_folder(folder: Path, part: str) -> Path:
             return place
     raise InputError(
         f"{folder} is not a folder with {_ARTICLE[part]}",
-        expected=f"{' or '.join(needed)} in it, or a folder {' or '.join(_INNER[part])}",
+        expected=f"{' or '.join(needed)} in it, or a subfolder {' or '.join(_INNER[part])}",
         received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
     )
 

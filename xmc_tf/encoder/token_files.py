@@ -41,10 +41,10 @@ def tokenize_file(
     everywhere = communicator.allgather(about)
     if different := [rank for rank, theirs in enumerate(everywhere) if theirs != everywhere[0]]:
         raise InputError(
-            f"rank {different[0]} has different documents or a different tokenizer than rank 0",
+            f"the documents or tokenizer settings of rank {different[0]} differ from those of rank 0",
             expected=str(everywhere[0]),
             received=str(everywhere[different[0]]),
-            fix="give all hosts the same files",
+            fix="use the same files and options on all hosts",
         )
     problem = ""
     if _first_to_see(folder, communicator) == communicator.rank:

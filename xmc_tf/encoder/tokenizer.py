@@ -74,11 +74,11 @@ class TruncationCounter:
 Text = str | bytes
 _CHUNK = 1024
 
-# A long text is cut before tokenizing, at a space after a letter or digit: the rest changes no word before it.
+# A long text is cut before tokenizing, at a space after a letter or digit, where a cut changes no earlier word.
 _WORD_END = re.compile(r"[^\W_](?= )")
 # The first attempt takes this many characters per token, each further one four times as many. Few words are longer.
 _CHARACTERS_PER_TOKEN = 16
-_MOST_IDS, _FEW_TOKENS = 16, 100_000  # at most 16 ids for each token, and for 100,000 more
+_MOST_IDS, _FEW_TOKENS = 16, 100_000  # ids may not exceed 16 × (number of tokens + 100,000)
 
 
 class TextTokenizer:
@@ -116,7 +116,7 @@ class TextTokenizer:
                     f"the tokenizer in {source.name} needs a package that is not installed",
                     expected="tokenizer.json",
                     received=str(error).strip().splitlines()[0],
-                    fix="on a machine with that package run AutoTokenizer…save_pretrained(folder)",
+                    fix="run AutoTokenizer.from_pretrained(…).save_pretrained(folder) where that package is installed",
                 ) from None
             except Exception as error:  # noqa: BLE001  tokenizers raises Exception for an unreadable file
                 raise source.not_found(error) from None
@@ -164,7 +164,7 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
-        """Return `windows` as a graph; raise an InputError for tokenizers that cannot run there, such as RoBERTa's."""
+        """Return `windows` as a graph; raise an InputError for tokenizers that cannot run in one, such as RoBERTa's."""
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)
@@ -196,8 +196,8 @@ def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
         if whole == empty[:start] + inner + empty[start:]:
             return empty[:start], empty[start:]
     raise InputError(
-        "the tokenizer puts special tokens at other places than the start and the end of a text",
-        expected="the text's own tokens in one piece",
+        "the tokenizer inserts special tokens within a text",
+        expected="special tokens only at the start and the end of a text",
         received=f"{inner} for 'a', {whole} with special tokens, {empty} for an empty text",
     )
 

@@ -31,7 +31,7 @@ Step = Callable[[Runs], Runs]
 
 # Types of pieces, in sentencepiece_model.proto.
 _NORMAL, _UNKNOWN = 1, 2
-_STEP = 2.0**-14  # of scores
+_STEP = 2.0**-14  # scores are rounded to multiples of it
 # Normalizers of single characters. Decomposition also reorders marks, but only before they are removed.
 _BY_CHARACTER = ("Lowercase", "StripAccents", "NFKD", "NFD", "Nmt")
 _SPACE = 0x20
@@ -170,7 +170,7 @@ class _Words(tf.Module):
             raise cannot_run_in_graph("it does not mark words by the space before them")
         *others, metaspace = configs
         if metaspace["prepend_scheme"] != "always":
-            raise cannot_run_in_graph(f"it marks the words' beginning by the scheme {metaspace['prepend_scheme']!r}")
+            raise cannot_run_in_graph(f"it marks word beginnings with the scheme {metaspace['prepend_scheme']!r}")
         self._mark = ord(metaspace["replacement"])
         self._split = bool(metaspace["split"])
         self._kinds = [config["type"] for config in others]
@@ -178,7 +178,7 @@ class _Words(tf.Module):
             if config["type"] == "Punctuation" and config["behavior"] == "Isolated":
                 self._punctuation = _punctuation_table()
             elif config["type"] != "WhitespaceSplit":
-                raise cannot_run_in_graph(f"it finds words by {config['type']}")
+                raise cannot_run_in_graph(f"it splits words with {config['type']}")
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
         """Insert the word mark before each word that lacks it; return the characters and a mask of word beginnings."""

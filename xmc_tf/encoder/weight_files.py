@@ -41,7 +41,7 @@ class WeightFiles:
             found = self._read[name if name in self._read else _older(name)]()
             try:
                 parts.append(weight.to_own(np.asarray(found, np.float32)))
-            except ValueError:  # of another number of dimensions
+            except ValueError:  # the number of dimensions differs
                 raise _misfit(name, weight, found.shape) from None
         try:
             joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
@@ -108,7 +108,7 @@ def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
         with h5py.File(path, "r") as file:
             file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
         for name in names:
-            # The name of a group, that of the model, then the name in a file of safetensors.
+            # The name consists of the group, the model, and the name in a safetensors file.
             parts = name.split("/")
             whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
             yield _torch_name(whole), partial(_from_hdf5, path, name)
@@ -123,7 +123,7 @@ def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
 def _of_torch(file: TorchFile) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     if not isinstance(file.content, dict):
         raise InputError(
-            f"{file.path} contains no weights of a model",
+            f"{file.path} contains no model weights",
             expected="a dictionary of tensors (a state_dict)",
             received=type(file.content).__name__,
             fix="save the encoder with save_pretrained",

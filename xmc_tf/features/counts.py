@@ -43,7 +43,7 @@ class NgramCounter:
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
-        """Count the n-grams of more documents. Return the indices of new words, which go to `add_words`."""
+        """Count the n-grams of more documents. Return the indices of new words; pass their texts to `add_words`."""
         self._make_room(self._used + keys.size)
         if self.nr_rows + len(row_splits) > _MAX_COUNT:
             raise InputError(f"there are more than {_MAX_COUNT:,} documents", fix="use a sample of them")
@@ -95,7 +95,7 @@ def _count(
     keys: np.ndarray, row_splits: np.ndarray, first_row: int, slots: np.ndarray, entries: np.ndarray, used: int,
     nr_words: int,
 ) -> tuple[int, np.ndarray]:  # fmt: skip
-    """Count the rows in the table, which must have room. Return its new size and the indices of new words."""
+    """Count n-grams in the table, which must have room. Return its new size and the indices of new words."""
     new = np.empty(len(keys), np.int64)
     nr_new = 0
     # The entry of the n-gram that begins at each word; each iteration makes it one word longer.

@@ -1,4 +1,4 @@
-"""TF-IDF on several ranks: each counts and weighs some of the documents; the files equal those of one process."""
+"""TF-IDF on several ranks, each of which processes some documents; the files equal those of a single process."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -36,7 +36,7 @@ class NgramSums(NamedTuple):
     keys: np.ndarray
     total: np.ndarray
     documents: np.ndarray
-    first: np.ndarray  # the first rank that has seen each n-gram, which names it
+    first: np.ndarray  # the lowest rank that has seen each n-gram; it provides the name
 
     def at(self, places: np.ndarray) -> "NgramSums":
         """Return the n-grams at the given positions."""

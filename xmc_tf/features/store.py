@@ -108,7 +108,7 @@ def _header(folder: Path) -> dict[str, Any]:
         raise _unexpected(path, '"files" with the bytes and the crc32 of each file')
     for name, least in (("nr_documents", 0), ("nr_features", 1)):
         if type(header.get(name)) is not int or header[name] < least:
-            raise _unexpected(path, f'"{name}", a number from {least} on')
+            raise _unexpected(path, f'"{name}", a whole number of at least {least}')
     try:
         header["params"] = TfidfParams.of_header(header)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""TF-IDF features of texts, which are fitted in one pass and computed by compiled kernels."""
+"""A TF-IDF vectorizer that is fitted in one pass over the texts and runs in compiled kernels."""
 
 import dataclasses
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _WEIGHTS, _WEIGHTS_OF_COMPOUNDS = (0.5, 0.3), (0.7, 0.5)
 class Tfidf:
     """TF-IDF weights of lemmas, n-grams of lemmas, and pieces of long words.
 
-    A weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
+    By default, a weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
     (1 + documents with the feature)) + 1. The weights of each text are scaled to length 1. Features are sorted by
     descending number of documents.
 
@@ -91,7 +91,7 @@ class Tfidf:
             quiet: whether to hide the progress display.
 
         Returns:
-            A float32 matrix of texts × features; each row is ascending. Texts without features have empty rows.
+            A float32 matrix of texts × features, with sorted indices. Texts without features have empty rows.
         """
         sizes, ids, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         quiet_s = float("inf") if quiet else 2.0
@@ -132,11 +132,11 @@ class Tfidf:
 
     @property
     def names(self) -> list[str]:
-        """The n-gram of each feature; its words are separated by spaces."""
+        """The name of each feature: an n-gram, with spaces between its words, or a piece, such as "talv*"."""
         return self._vocabulary.names
 
     def words_of_features(self, text: str) -> dict[int, str]:
-        """Map each feature of a text to the words from which it comes, in lower case.
+        """Map each feature of a text to the words of its first occurrence, in lower case if the parameters say so.
 
         Args:
             text: the text.

@@ -30,7 +30,7 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """The n-gram of each feature; its words are separated by spaces."""
+        """The name of each feature: an n-gram, with spaces between its words, or a piece, such as "talv*"."""
         return self.lines().decode("utf-8").splitlines()
 
 

@@ -19,7 +19,7 @@ class LabelCandidates(NamedTuple):
     mention: np.ndarray  # int64: the label's index in mentions, or NOT_MENTIONED
     mentions: Mentions  # what the texts mention, followed by an entry of zeros
     similarity: np.ndarray  # float64: of text and name, if the label has no documents and there is an encoder; else 0
-    closeness: np.ndarray  # float64: cosine of document and center; the same for all candidates without an encoder
+    closeness: np.ndarray  # float64: cosine of document and center; 0 for all candidates if there are no centers
 
     def only(self, wanted: np.ndarray) -> "LabelCandidates":
         return LabelCandidates(
@@ -40,7 +40,7 @@ def join_candidates(
     similar: csr_matrix | None = None,  # an entry for each label whose name is similar to the text
     needs_score: np.ndarray | None = None,  # bool [mentions]: count the label only if the rankers suggest it too
 ) -> LabelCandidates:
-    """Combine the labels that rankers (with scores from 0 to 1), mentions of names, and similarities suggest."""
+    """Combine the labels suggested by rankers (scores from 0 to 1), by mentions of names, and by similarities."""
     nr_labels = scores.shape[1] if ranked is None else len(ranked)
     by_rankers, values = _keys(scores, nr_labels), scores.data
     if ranked is not None:

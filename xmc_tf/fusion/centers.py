@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 
 NAME_COUNTS_AS = 4.0
 """Number of documents that a label's name counts as. On held-out documents, 2 to 8 were equally good."""
-_MOST_VALUES = 1 << 27  # numbers in the centers of all labels, to bound the size of a model
+_MOST_VALUES = 1 << 27  # maximum count of numbers in all centers, to bound the size of a model
 _AT_ONCE = 100_000  # pairs, to bound memory
 _SOME = 100  # documents, at least one of which has an embedding other than 0
 _FILE = "centers.npy"
@@ -65,7 +65,7 @@ class LabelCenters:
         if vectors.ndim != 2 or len(vectors) != nr_labels:
             raise InputError(
                 f"{path} does not belong to this model", expected=f"{nr_labels:,} centers",
-                received=f"an array of the shape {vectors.shape}", fix="copy the model again",
+                received=f"an array of shape {vectors.shape}", fix="copy the model again",
             )  # fmt: skip
         return cls(vectors)
 

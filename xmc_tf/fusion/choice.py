@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 _LOG = logging.getLogger(__name__)
 SHARE = 10  # one in ten documents is held out
 ENOUGH_WITHOUT_NAMES = 200
-"""Least number of documents for probabilities from scores alone by default; names need fewer."""
+"""Minimum number of documents from which probabilities are learned by default without label names."""
 FEWEST = 20  # documents needed to hold some out
 _ENOUGH, _MOST_FOLDS = 4000, 3
 _LARGEST_SHARE = 4  # a single fold has at most one in four documents
@@ -41,24 +41,24 @@ def choose_evidence(
     if label_names and no_names:
         raise InputError(
             "label names cannot be used as evidence",
-            expected="texts (-t), label names (--labels), and rankers of the full model",
+            expected="texts (-t), label names (--labels), and all rankers (mode full-model)",
             received=no_names,
             fix="leave out --label-names, or give texts and names",
         )
     if label_names and probabilities is False:
         raise InputError(
-            "--label-names true and --probabilities false exclude each other: names are evidence for probabilities",
+            "--label-names true and --probabilities false are mutually exclusive: names are evidence for probabilities",
             fix="leave one of them out",
         )
     if probabilities and obstacles.probabilities:
         raise InputError(
             "probabilities cannot be learned",
-            expected="rankers of the full model",
+            expected="all rankers (mode full-model)",
             received=obstacles.probabilities,
             fix="leave out --probabilities",
         )
     if probabilities is False:
-        return EvidenceChoice(False, False, "not asked for (--probabilities true learns them)")
+        return EvidenceChoice(False, False, "not requested (--probabilities true learns them)")
     if not no_names and label_names is not False:
         return EvidenceChoice(True, True)
     least = FEWEST if probabilities else ENOUGH_WITHOUT_NAMES

@@ -35,7 +35,7 @@ class ProbabilityModel:
     """Turns the rankers' scores into probabilities; label names can be additional evidence."""
 
     fusion: Fusion
-    names: LabelNames | None = None  # None: names are no evidence
+    names: LabelNames | None = None  # None: names are not evidence
     allowed: np.ndarray | None = None  # labels that may be predicted, ascending; None: all
 
     @classmethod
@@ -117,7 +117,7 @@ class ProbabilityModel:
         threads: int = -1,
         vectors: np.ndarray | None = None,  # embeddings of the documents, of length 1
     ) -> csr_matrix:
-        """Return the probabilities of the best labels as a matrix of documents × labels; rows descend by value."""
+        """Return the probabilities of the best labels: documents × labels, each row in descending order."""
         mentions = None if texts is None or self.names is None else self.names.mentions(texts, threads)
         if self.allowed is not None:
             scores = _of_labels(scores, self.allowed)
@@ -137,7 +137,7 @@ class ProbabilityModel:
         if FUSION not in there:
             raise _incomplete(folder, FUSION)
         with verified(folder / FUSION):
-            fusion = Fusion.load(folder / FUSION)  # it names the version of a model that is too old
+            fusion = Fusion.load(folder / FUSION)  # for a model that is too old, the error names its version
         if not fusion.names:
             return cls(fusion)
         if NAMES not in there:
@@ -177,7 +177,7 @@ def _names_once(names: Sequence[str], embed: Embed) -> EmbedLabels:
 def _incomplete(folder: Path, missing: str) -> InputError:
     return InputError(
         f"{folder}: {missing}/ is missing",
-        expected=f"{FUSION}/, and {NAMES}/ where names of labels are evidence",
+        expected=f"{FUSION}/, and {NAMES}/ if label names are evidence",
         fix="the folder is incomplete: copy it again",
     )
 
@@ -216,9 +216,9 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
         return Decision(fusion is not None, options.threshold)
     if fusion is None:
         raise InputError(
-            "a minimum precision needs probabilities, and these scores are not",
+            "a minimum precision needs probabilities, but these scores are not probabilities",
             expected="a model trained with probabilities, and neither --scores ranker nor a post-processor",
-            fix="train it with --probabilities true, or choose a threshold of the scores by measuring",
+            fix="train it with --probabilities true, or set a score threshold that you have measured",
         )
     return Decision(True, promised_threshold(fusion, options.min_precision))
 

@@ -52,7 +52,7 @@ class Fusion:
     names: bool = True  # whether names were evidence in training
     centers: LabelCenters | None = None  # None: the model has no encoder
     error: float = math.nan  # expected calibration error of the best held-out labels; NaN: not measured
-    names_are_documents: bool = False  # of the rankers. If not, as in older models, scores of new labels mean nothing.
+    names_are_documents: bool = False  # for the rankers; else (older models) scores of new labels mean nothing
 
     @property
     def nr_labels(self) -> int:
@@ -91,8 +91,8 @@ class Fusion:
         features = candidate_features(found, np.log1p(elsewhere))
         known = elsewhere > 0
         weights = _fitted(features[known], right[known], DEFAULT_WEIGHTS)
-        # Labels that lose all their documents with a fold show how often such labels are right, if there are any: in a
-        # vocabulary, most labels are never used. Hidden ones, which are as frequent as others, teach the rest.
+        # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
+        # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
         unused = ~known & ~is_hidden
         vocabulary = right[unused].sum() >= _FEWEST_RIGHT
         new = is_hidden | unused if vocabulary else is_hidden
@@ -136,7 +136,7 @@ class Fusion:
         vectors: np.ndarray | None = None,
         allowed: np.ndarray | None = None,  # labels that may be similar to documents; None: all
     ) -> csr_matrix:
-        """Return the probabilities of the best labels as a matrix of documents × labels; rows descend by value."""
+        """Return the probabilities of the best labels: documents × labels, each row in descending order."""
         similarity = self.similarity
         if similarity is not None and allowed is not None:
             some = np.isin(similarity.labels, allowed)
@@ -238,7 +238,7 @@ class Fusion:
             {*content.get(name, ()), *LATER} != set(NAMES) for name in _WEIGHTS
         ):
             raise InputError(
-                f"{path} is of another version of xmc_tf",
+                f"{path} was written by another version of xmc_tf",
                 expected=f"version {_VERSION}, with weights of {len(NAMES)} features",
                 received=f"version {content.get('version')!r}",
                 fix="train the model again, or load it with the version that wrote it",
@@ -248,7 +248,7 @@ class Fusion:
             known, new = (np.array([content[one].get(name, 0.0) for name in NAMES], np.float64) for one in _WEIGHTS)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
-            named = bool(content.get("names", True))  # older models have names always
+            named = bool(content.get("names", True))  # older models always have names
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
             measured = float(content.get("calibration_error", math.nan))
             are_documents = bool(content.get("names_are_documents", False))
@@ -281,7 +281,7 @@ def _is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:
 
 
 def _sigmoid(raw: np.ndarray) -> np.ndarray:
-    return expit(raw).astype(np.float32)  # without an overflow, which a label far from all documents has
+    return expit(raw).astype(np.float32)  # does not overflow for a label far from all documents
 
 
 def calibrating_shift(
@@ -309,7 +309,7 @@ def calibrating_shift(
 
 
 class _Folds:
-    """The held-out documents of each fold, and what the fold's rankers knew: no held-out documents or hidden labels."""
+    """The held-out documents and hidden labels of each fold, on which the fold's rankers were not trained."""
 
     def __init__(
         self, truth: csr_matrix, documents: np.ndarray, hidden: Sequence[np.ndarray], sizes: Sequence[int]
@@ -337,7 +337,7 @@ class _Folds:
 
     @property
     def nr_hidden(self) -> int:
-        """The number of labels of held-out documents that were hidden."""
+        """The number of hidden labels, summed over the held-out documents."""
         return sum(
             int(one[self._truth[first:last].indices].sum())
             for one, (first, last) in zip(self._hidden, self._ranges, strict=False)

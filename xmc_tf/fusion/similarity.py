@@ -1,4 +1,4 @@
-"""The similarity, by an encoder's embeddings, of texts to the names of labels without training documents."""
+"""The similarity of texts to the names of labels without training documents, measured by embeddings."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion.centers import EmbedLabels
 
-MOST = 30  # labels that are candidates of a document
+MOST = 30  # maximum number of labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
 _MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"

@@ -9,8 +9,8 @@ from xmc_tf.common.errors import InputError
 
 CONFIDENCE = 0.95
 """Confidence that new documents, as many as were held out, keep a promised precision."""
-# CONFIDENCE of a normal distribution lies below 1.645 deviations. The precision of new documents differs from that of
-# the held-out ones by the sampling error of both, which is √2 times that of one: users count their own documents.
+# CONFIDENCE of a normal distribution lies below 1.645 standard deviations. Users measure the precision on documents of
+# their own, so it differs from the held-out precision by the sampling errors of both, √2 times the error of one.
 _DEVIATIONS = 1.645 * math.sqrt(2)
 _MOST_POINTS = 400
 _BINS = 20  # of probabilities, for the calibration error
@@ -50,7 +50,7 @@ class PrecisionCurve(NamedTuple):
             best = math.floor(1000 * lower.max()) / 1000 if len(lower) else 0.0
             raise InputError(
                 f"this model cannot promise a precision of {least:g}",
-                expected=f"at most {best:g}, by its held-out documents"
+                expected=f"at most {best:g}, according to its held-out documents"
                 if best
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
                 fix="require a lower precision, or set a probability threshold yourself",

@@ -48,8 +48,8 @@ def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
     """Prepare a table, train linear rankers on it, record the run, and return the summary to print."""
     if ranks > 1:
         raise InputError(
-            "linear rankers on a table are trained by one process", received=f"{ranks} ranks",
-            fix="start it without a launcher; or write files and use mpiexec -n N python -m xmc_tf.linear.train",
+            "linear rankers can be trained on a table by one process only", received=f"{ranks} ranks",
+            fix="start it without a launcher, or train on files with mpiexec -n N python -m xmc_tf.linear.train",
         )  # fmt: skip
     began, start, seconds = now(), time.monotonic(), dict[str, float]()
     with _timed(seconds, "preparing"):
@@ -249,7 +249,7 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
 
 
 def _lines_to_learn(store: TableStore, options: LinearOptions) -> list[str] | None:
-    """Return the label names to train on, if they contain letters or the user asked for it; otherwise None."""
+    """Return the label names to train on, or None. By default, names are used if they contain letters."""
     if store.nr_features or not store.names or options.probabilities is False or options.label_names is False:
         return None
     return store.names if options.label_names or have_letters(store.names) else None
@@ -279,9 +279,7 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
             out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
     evidence = model.evidence
     if evidence is not None and evidence.names is not None:
-        out.append(
-            "names of labels in the text are evidence too, and the scores are probabilities (--label-names true)"
-        )
+        out.append("label names in the text are evidence, and scores are probabilities (--label-names true)")
     elif evidence is not None:
         learned = f"learned from {evidence.fusion.nr_held_out:,} held-out documents"
         out.append(f"the scores are probabilities, {learned} (--probabilities true)")
@@ -294,15 +292,14 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
     grows, size = model.own_training is not None, f"{8 * training.features.of(params.tfidf)[1].nnz / 1e6:,.1f} MB"
     out.append(
         f"the features of the documents are kept ({size}), so that documents can be appended and labels corrected; "
-        "whoever has the model has them (--keep-training-data false leaves them out)"
-        if grows else f"documents cannot be appended to this model, and labels not be corrected: train with "
+        "anyone who has the model can read them (--keep-training-data false leaves them out)"
+        if grows else f"documents cannot be appended to this model, nor labels corrected; to allow it, train with "
         f"--keep-training-data true, which takes {size}"
     )  # fmt: skip
     if validation := about.documents["validation"]:
         both = about.documents["train"] + validation
         out.append(
-            f"the model was trained on training and validation documents, {both:,}: more documents make it better, and "
-            "the test documents stay apart"
+            f"the model was trained on the {both:,} training and validation documents, but not on the test documents"
         )
     return out
 

@@ -85,8 +85,8 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     out.add_argument(
         "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
-        help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "
-        "rankers, and beside the texts for an XR-Transformer that was trained with -x",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated. A linear model takes "
+        "them instead of texts, and an XR-Transformer that was trained with -x in addition to texts",
     )  # fmt: skip
     reading = add_reading_options(out)
     reading.add_argument(
@@ -94,15 +94,15 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     )
     reading.add_argument(
         "--back-off", type=share, metavar="SHARE",
-        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
-        "probability, such as 0.8, instead of several labels",
+        help="for labels that are category paths, such as A > B > C: return only the deepest category that is right "
+        "with at least this probability, such as 0.8",
     )  # fmt: skip
     add_predictions(out)
     add_prediction_options(out, *OPTIONS)
     add_only_labels(out)
     out.add_argument(
         "-so", "--selected-output", metavar="FILE",
-        help="matrix of documents × labels, .npz; only its nonzero entries are scored, by linear rankers",
+        help="matrix of documents × labels, .npz; only its nonzero entries are scored (linear models only)",
     )  # fmt: skip
     add_batch_size(out)
     add_gpu(out)
@@ -211,14 +211,14 @@ def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model"
         "--batch-size": linear and a.batch_size != _BATCH_SIZE,
         "--use-gpu false": linear and not a.use_gpu,
         "--runtime": linear and a.runtime != "auto",
-        "-x beside texts": linear and texts and a.feat_path is not None,
+        "-x together with texts": linear and texts and a.feat_path is not None,
         "-x without texts": not linear and not texts and a.feat_path is not None,
         "-so": not linear and a.selected_output is not None,
     }
     if wrong := [flag for flag, found in problems.items() if found]:
-        kind = "linear rankers" if linear else "an XR-Transformer"
+        kind = "a linear model" if linear else "an XR-Transformer"
         raise InputError(
-            f"{wrong[0]} cannot be used with {a.model_folder}: the model is {kind}",
+            f"{wrong[0]} cannot be used with {a.model_folder}, which is {kind}",
             expected="texts or features, as in training" if linear else "texts (-t or -q), and -x as in training",
             fix=f"leave out {wrong[0].partition(' ')[0]}" if linear or texts else "add the texts with -t",
         )
@@ -273,11 +273,11 @@ def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | Non
     flags = {"--only-labels": "only_labels", **{f"--{name.replace('_', '-')}": name for name in DECISIONS}}
     if given := [flag for flag, name in flags.items() if getattr(arguments, name) is not None]:
         raise InputError(
-            f"{given[0]} and -so exclude each other",
-            expected="-so, which returns the rankers' scores of all selected labels", fix="leave one of them out",
+            f"{given[0]} and -so are mutually exclusive",
+            expected="-so alone, which returns the rankers' scores of all selected labels", fix="leave one of them out",
         )  # fmt: skip
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
-        if value is not None:  # PECOS takes them too
+        if value is not None:  # PECOS accepts them too
             _LOG.warning("%s has no effect with -so: the scores of all selected labels are returned", flag)
     selected = csr_matrix(load_matrix(arguments.selected_output, name="selected outputs"))
     check_pair(documents, selected, "the documents", arguments.selected_output)
@@ -299,7 +299,7 @@ def _predict_table(
 
     if communicator.size > 1:
         raise InputError(
-            "a table is labelled by one process, with -m", received=f"{communicator.size} ranks",
+            "the labels of a table can be predicted by one process only", received=f"{communicator.size} ranks",
             fix="start the command without a launcher; or use -t with a file of texts",
         )  # fmt: skip
 

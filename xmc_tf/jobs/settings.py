@@ -52,7 +52,7 @@ class Settings:
     reasons: tuple[str, ...]
 
     def with_tfidf(self, tfidf: "Tfidf | None") -> "Settings":
-        """Return the settings with the language that the vectorizer detected."""
+        """Return the settings with the parameters of the fitted vectorizer, such as the detected language."""
         if tfidf is None:
             return self
         return replace(self, params=replace(self.params, tfidf=tfidf.params))
@@ -71,7 +71,7 @@ def choose_settings(
     if effort not in EFFORTS:
         raise InputError(f"--effort {effort!r} is unknown", expected=", ".join(EFFORTS))
     if minutes is not None and not minutes > 0:
-        raise InputError("--minutes is out of range", expected="above 0", received=f"{minutes:g}")
+        raise InputError("--minutes is out of range", expected="a number above 0", received=f"{minutes:g}")
     reasons: list[str] = []
     effort = _affordable_effort(shape, minutes, effort, reasons)
     params = _first(shape, params, fixed, effort, reasons)
@@ -165,7 +165,7 @@ def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
 
     def pieces(factor: float) -> Step:
         def change(one: XRLinearParams) -> XRLinearParams:
-            assert one.tfidf.piece_weight is not None  # features with the first settings have chosen it
+            assert one.tfidf.piece_weight is not None  # set when the first features were computed
             return _with_tfidf(one, piece_weight=factor * one.tfidf.piece_weight)
 
         return Step(f"pieces of long words with {factor:g} times the weight", change, 1.0, of_pieces)
@@ -218,5 +218,5 @@ def _affordable(
                 reasons.append(f"{len(kept)} of {len(steps)} changes were tried, for --minutes {minutes:g}")
             return kept, documents if documents < shape.documents else None
     if steps:
-        reasons.append(f"nothing was tried: --minutes {minutes:g} leaves no time beside the training itself")
+        reasons.append(f"nothing was tried: --minutes {minutes:g} leaves no time besides the final training")
     return [], None

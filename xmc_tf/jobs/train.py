@@ -84,8 +84,8 @@ class Results:
         ks = [f"@{k}" for k in self.overall.ks]
         rows = [[name, *map(percent, self.overall.values[name])] for name in _SHOWN if name in self.overall.values]
         out += format_table(["%", *ks], rows, indent="  ").splitlines()
-        out += ["", "P: share of the first k labels that are right; R: share of a document's labels that they hold;"]
-        out += ["nDCG: both, the first ranks count most; PSP: P with rare labels weighing more"]
+        out += ["", "P: share of the first k labels that are right; R: share of a document's labels among them;"]
+        out += ["nDCG: like both, but the first ranks count most; PSP: like P, but rare labels count more"]
         out.append(f"always predicting the most frequent label: P@1 {percent(self.baseline)}")
         if self.unseen:
             out.append(f"{percent(self.unseen)} % of the test documents' labels occur in no other document")
@@ -99,7 +99,7 @@ def data_set_of(job: TableJob) -> TableStore:
         if store.meta("rows_read") != "all" or store.meta("splits") is None:
             raise InputError(
                 f"{job.table} is not complete: its preparation was interrupted",
-                fix="run the same xmc-tf prepare command again, which resumes",
+                fix="run the same xmc-tf prepare command again to resume",
             )
         return store
     return prepare(job.table, job.database or database_of(job.table), job.preparation)
@@ -209,11 +209,11 @@ def _summary(parts: dict[str, Sequence[str]]) -> str:
 
 
 def _next_commands(columns: TrainedColumns | None, database: Path, model: Path) -> list[str]:
-    """Return lines that suggest commands for using the new model. A table of features has no column options."""
+    """Return lines that suggest commands for the new model; for a table of features, only one to compare runs."""
     model_flag = f"-m {shlex.quote(str(model))}"
     commands = {
         "label another table": f"predict NEW.csv {model_flag} -o labels.csv",
-        "measure it on one": f"evaluate NEW.csv {model_flag}",
+        "measure it on another table": f"evaluate NEW.csv {model_flag}",
         "label one text": f'predict {model_flag} -q "a text"',
         "compare all runs": f"runs {shlex.quote(str(database))}",
         "serve it": f"export {model_flag} -o served/1",

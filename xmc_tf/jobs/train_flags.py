@@ -35,7 +35,7 @@ from xmc_tf.words.languages import known_code
 
 _LOG = logging.getLogger(__name__)
 _FLAG = "--language-column NAME"
-_LEAST_SHARE = 0.01  # of the rows; a dictionary more costs memory, and its forms may mean other words
+_LEAST_SHARE = 0.01  # of the rows; each dictionary costs memory, and may contain words of other languages
 _SHOWN = 5
 
 
@@ -43,7 +43,7 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
     """Return the language codes in a table column, most frequent first, in the format of ``--language``."""
     if table.is_file() and TableStore.is_data_set(table):
         raise InputError(
-            f"{table} is a data set, which has no column of languages", fix="set the languages by --language"
+            f"{table} is a data set, which has no language column", fix="set the languages with --language"
         )
     source = open_source(table, options)
     at = place_of(source.name, source.columns, column, _FLAG)
@@ -55,15 +55,15 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
             counts[known] += count
     if not counts:
         raise InputError(
-            f"{source.name}: column {column!r} has no codes of languages", expected="codes such as fi, fin or en-GB",
+            f"{source.name}: column {column!r} contains no language codes", expected="codes such as fi, fin or en-GB",
             received=", ".join(repr(code) for code, _ in written.most_common(_SHOWN)),
-            fix=f"name another column ({_FLAG}), or set the languages by --language",
+            fix=f"name another column ({_FLAG}), or set the languages with --language",
         )  # fmt: skip
     least = _LEAST_SHARE * written.total()
     found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
     listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
     others = written.total() - sum(found.values())
-    _LOG.info("languages: %s, by column %r; %s other rows", listed, column, f"{others:,}")
+    _LOG.info("languages: %s, from column %r; %s other rows", listed, column, f"{others:,}")
     return ",".join(found)
 
 
@@ -94,16 +94,16 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add(
         "--minutes", type=float, metavar="NUMBER",
-        help="time for the whole training; if it is short, fewer settings are compared, and a lower effort is taken "
-        "(an estimate for two cores)",
+        help="time for the whole training, estimated for two cores; if it is short, fewer settings are compared, and "
+        "the effort is lowered",
     )  # fmt: skip
-    add("--preponly", action="store_true", help="only read the table into its data set")
+    add("--preponly", action="store_true", help="only prepare the data set of the table, without training")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
     add_keep_training_data(group, None)
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add(
         "--language-column", metavar="NAME",
-        help="column with the language code of each text, such as fi or fin; replaces --language",
+        help="column with the language code of each text, such as fi or fin; use it instead of --language",
     )  # fmt: skip
     add_table_options(parser)
 
@@ -116,7 +116,7 @@ def refuse_job_flags(arguments: GivenFlags) -> None:
     of_tables |= {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
     if found := [of_tables[name] for name in of_tables if name in arguments.given]:
         raise InputError(
-            f"{', '.join(found)}: there is no table", expected="a table before the flags",
+            f"{', '.join(found)} can only be used with a table", expected="a table before the flags",
             fix="python -m xmc_tf.train data.csv -m model",
         )  # fmt: skip
 
@@ -125,15 +125,13 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
     if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
         raise InputError(
-            f"a table and {', '.join(found)} exclude each other", expected="texts and labels from one source",
+            f"a table and {', '.join(found)} are mutually exclusive", expected="texts and labels from one source",
             fix="give the vocabulary as --names-file"
             if found == ["--vocabulary"]
             else f"leave out {', '.join(found)}, or the table",
         )  # fmt: skip
     if not arguments.model_dir and not arguments.preponly:
-        raise InputError(
-            "the command line lacks -m", expected="a folder for the model", fix="add -m model, or --preponly"
-        )
+        raise InputError("-m is missing", expected="a folder for the model", fix="add -m model, or --preponly")
     return TableJob(
         Path(arguments.table), named_folder(arguments.model_dir or "."), table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set), command,
@@ -146,7 +144,7 @@ def read_language_column(arguments: GivenFlags) -> None:
     if arguments.language_column is None:
         return
     if "language" in arguments.given:
-        raise InputError("--language and --language-column exclude each other", fix="leave one of them out")
+        raise InputError("--language and --language-column are mutually exclusive", fix="leave one of them out")
     found = languages_of_column(Path(arguments.table), arguments.language_column, source_options(arguments))
     arguments.language = found  # as if it had been given
 
@@ -157,22 +155,22 @@ def has_encoder(arguments: GivenFlags) -> bool:
 
 
 def refuse_search_flags(arguments: GivenFlags) -> None:
-    """Raise an error for flags of linear rankers if there is an encoder, because its settings are not compared."""
+    """Raise an error for flags that do not apply to training an encoder on a table."""
     if arguments.keep_training_data:
         raise InputError(
-            "--keep-training-data: only a model without an encoder can grow", fix="leave out this flag or the encoder"
+            "--keep-training-data cannot be used with an encoder", fix="leave out this flag or the encoder"
         )
     of_files = {"--code-path": arguments.code_path, "--save-emb-dir": arguments.save_emb_dir}
     if found := [flag for flag, value in of_files.items() if value is not None]:
         raise InputError(
             f"{', '.join(found)} cannot be used with a table",
-            expected="texts and labels in files, which number the documents and labels",
-            fix="train on files (-t, -y), or leave it out",
+            expected="texts and labels in files, whose order numbers the documents and labels",
+            fix="train on files (-t, -y) instead",
         )
     if arguments.minutes is not None:
         raise InputError(
-            "--minutes: settings are compared for linear rankers only", expected="no such flag beside --model-shortcut",
-            fix="limit the training of an encoder by --max-steps or --num-train-epochs",
+            "--minutes: settings are compared for linear rankers only", expected="no --minutes with --model-shortcut",
+            fix="limit the training of an encoder with --max-steps or --num-train-epochs",
         )  # fmt: skip
 
 
@@ -186,13 +184,13 @@ def linear_options(arguments: GivenFlags) -> LinearOptions:
     known |= {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
     if others := [f"--{name.replace('_', '-')}" for name in vars(arguments) if name in arguments.given - known]:
         raise InputError(
-            f"{', '.join(others)}: there is no encoder",
-            expected="flags of linear rankers, because no encoder is named",
+            f"{', '.join(others)} can only be used with an encoder",
+            expected="flags of linear rankers, because no encoder is given",
             fix="add --model-shortcut ENCODER to train an XR-Transformer, or leave them out",
         )
     if {"trees", "effort"} <= arguments.given:
         raise InputError(
-            "--trees and --effort exclude each other: an effort chooses the trees", fix="leave one of them out"
+            "--trees and --effort are mutually exclusive: the effort chooses the trees", fix="leave one of them out"
         )
     flags = arguments.only_given()
     if "negative_sampling" in arguments.given:

@@ -1,4 +1,4 @@
-"""An index that finds the label names of which most words occur in a text.
+"""An index that finds label names most of whose words occur in a text.
 
 Each name is a set of words, weighted by their rarity in the training documents. A name matches a text that contains
 words of at least half its weight. To find such names without trying all of them, a name is listed only under its

@@ -2,7 +2,7 @@
 
 A word has two hashes: one of its prefix, by which names are found, and one of the whole word. In languages that inflect
 at the end, words with the same root mostly share their first letters, so two words match if their first ``PREFIX``
-characters are equal; how reliable such a match is, ``worth`` learns. Word forms in the dictionary are replaced by their
+characters are equal; ``worth`` learns how reliable such a match is. Word forms in the dictionary are replaced by their
 lemma. In languages with compounds, pieces of long words count as additional words. In scripts without spaces between
 words, each pair of neighbouring characters counts as a word.
 """
@@ -168,8 +168,8 @@ def match_names(
     characters, before = np.empty(longest, np.int32), np.empty(longest, np.int32)
     keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
     here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
-    # The last text that contains each word, counted from 1; and there its count, its first position, and the
-    # number of words of the longest name with it that occurs as a whole.
+    # For each word: the last text that contains it, counted from 1; and in this text its count, its first position,
+    # and the number of words of the longest name that contains it and occurs as a whole.
     seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
     often, first_at, longest_name = np.zeros_like(seen), np.zeros_like(seen), np.zeros_like(seen)
     counts = np.zeros(n, np.int64)

@@ -130,5 +130,5 @@ class LabelNames:
         except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if names.worth.shape != (len(index.labels), NR_GRADES) or len(index.splits) != len(index.labels) + 1:
-            raise InputError(f"{path} is inconsistent", expected="arrays of one index", fix="copy the model again")
+            raise InputError(f"{path} is inconsistent", expected="arrays of matching size", fix="copy the model again")
         return names

@@ -1,4 +1,4 @@
-"""The way in which words in names and texts are read: characters, lemmas, and pieces of long words."""
+"""Settings for reading the words of names and texts: characters, lemmas, and pieces of long words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def as_written() -> WordReading:
 
 
 def reading_of(languages: Sequence[str]) -> WordReading:
-    """Return the `WordReading` of some languages, most frequent first; it decides the lemma of shared forms."""
+    """Return the `WordReading` of some languages. The first one decides the lemma of forms that several share."""
     plain = as_written()
     piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
     forms: list[np.ndarray] = []

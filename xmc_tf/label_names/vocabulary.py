@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.label_names.characters import has_letter
 
-# A qualifier distinguishes names for people and is rarely in a text: "Mercury (planet)".
+# A qualifier distinguishes names for readers and rarely occurs in a text: "Mercury (planet)".
 _QUALIFIER = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）")
 
 
@@ -51,7 +51,7 @@ class NameDocuments(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> "NameDocuments":
-        """Create the documents from label names, except for names without letters and URLs."""
+        """Create a document from each label name, except for URLs and names without letters."""
         vocabulary = label_vocabulary(lines)
         kept = [at for at, name in enumerate(vocabulary.names) if has_letter(name) and "://" not in name]
         labels = vocabulary.labels[kept]

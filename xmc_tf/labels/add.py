@@ -15,7 +15,7 @@ from xmc_tf.models.incremental.added_labels import add_labels, check_new, only_n
 from xmc_tf.params import add_model, add_verbosity
 
 _SHOWN = 10
-_DESCRIPTION = """Add labels to a trained model, without a new training. The model finds them by their names in texts.
+_DESCRIPTION = """Add labels to a trained model, without retraining. The model finds them by their names in texts.
 
     python -m xmc_tf.labels.add -m model names.txt -o model-2
 Show what would be added:
@@ -27,7 +27,7 @@ documents with the new labels, training on them gives better results."""
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.labels.add", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES -o OUTPUT [options]")
-    out.add_argument("names", metavar="NAMES", help="names to add, one label per line; alternative names after tabs")
+    out.add_argument("names", metavar="NAMES", help="file of names to add: a label per line, other names after tabs")
     add_model(out, required=True)
     out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model; unchanged files are linked")
     out.add_argument("--skip-known", action="store_true", help="leave out names that the model has already")

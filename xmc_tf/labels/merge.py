@@ -11,7 +11,7 @@ from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_threads, add_verbosity
 
-_DESCRIPTION = """Merge labels of a linear model: documents with any of them get the merged one.
+_DESCRIPTION = """Merge labels of a linear model: documents with any of them get the merged label.
 
     python -m xmc_tf.labels.merge -m model groups.txt -o model-2
 
@@ -22,7 +22,9 @@ so the model must have been trained with --keep-training-data."""
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.labels.merge", _DESCRIPTION, usage="%(prog)s -m MODEL GROUPS [-o OUTPUT] [options]")
-    out.add_argument("groups", metavar="GROUPS", help="names of the labels to merge, one group per line, after tabs")
+    out.add_argument(
+        "groups", metavar="GROUPS", help="file: on each line, a label to keep and, after tabs, labels to merge into it"
+    )
     add_model(out, required=True)
     out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
     add_threads(out, "-n")

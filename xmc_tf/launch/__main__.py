@@ -82,7 +82,7 @@ def _run_from_here(
 def _run_manual_nodes(
     args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
-    """Return a function that runs the program on nodes started by users, or serves as one; None after ``--dry-run``."""
+    """Return a function that runs the program on user-started nodes, or serves as a node; None after ``--dry-run``."""
     manual_nodes.check_options(args)
     here = manual_nodes.slots_here(args, gpus)
     if args.dry_run:

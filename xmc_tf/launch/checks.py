@@ -132,7 +132,7 @@ def _shared(seen: bool, folder: str, own_problem: str) -> HostCheck:
     if seen:
         return HostCheck("yes")
     fix = "mount the same network folder at this path on all hosts, or name another one with --shared-folder"
-    return HostCheck("no", f"{folder} is not shared: a file that this host has written there is not seen", fix)
+    return HostCheck("no", f"{folder} is not shared: a file that the launcher wrote there is not visible", fix)
 
 
 def _disk(free: Mapping[str, int]) -> HostCheck:
@@ -150,7 +150,7 @@ def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> HostCheck:
     text = f"{free}/{len(gpus)} free" if gpus else "none"
     if expected and free < host.slots:
         seen = f"{free} of {len(gpus)} GPUs are free" if gpus else "no GPU is visible"
-        fix = f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver"
+        fix = f"lower the number of ranks of {host.name}, stop what uses its GPUs (nvidia-smi), or install its driver"
         return HostCheck(text, f"too few GPUs: {seen}, {host.slots} are needed", fix)
     return HostCheck(text)
 

@@ -37,12 +37,12 @@ def check_installed(controller: Controller) -> None:
         fix += " and use --controller mpi; or install the extra 'distributed' (make setup)"
     if find_spec(package) is None:
         raise InputError(
-            f"several processes are connected by {name}, which is not installed for {sys.executable}", fix=fix
+            f"{name} is not installed for {sys.executable}, but is needed to connect several ranks", fix=fix
         )
 
 
 class Launcher(ABC):
-    """The engine that starts processes as ranks. The nodes must have received the job before."""
+    """The engine that starts processes as ranks. The nodes must receive the job before it starts."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
@@ -96,7 +96,7 @@ class Gloo(Launcher):
 
 
 class Mpi(Launcher):
-    """MPI: mpiexec starts a proxy for each rank and for Open MPI's daemon on each other host. Nodes do the work."""
+    """MPI: mpiexec starts proxies for the ranks and Open MPI's daemons on other hosts; nodes start the processes."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
         settings |= {"btl_tcp_if_include": ",".join(networks), "oob_tcp_if_include": ",".join(networks)}
     proxy = [sys.executable, "-m", "xmc_tf.launch.rank_proxy"]
     if not hosts.only_here:
-        # In a job of Slurm, Open MPI would start the ranks by srun, and refuse hosts that Slurm calls differently.
+        # In a job of Slurm, Open MPI would start the ranks by srun, and refuse hosts that have other names in Slurm.
         settings |= {"plm": "rsh", "ras": "^slurm", "plm_rsh_agent": shlex.join(proxy)}
         # All connections start here, and end with a host that is lost.
         settings |= {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": str(len(hosts))}

@@ -58,7 +58,7 @@ def _gpu(nvml: Any, number: int) -> tuple[Gpu, str]:
 
 
 def _visible(variable: str | None, gpus: list[tuple[Gpu, str]]) -> list[Gpu]:
-    """Return the GPUs that are visible to CUDA: it ignores all names from the first invalid one on."""
+    """Return the GPUs that are visible to CUDA, which ignores the first invalid name and all names after it."""
     if variable is None:
         return [gpu for gpu, _ in gpus]
     found = []

@@ -39,7 +39,7 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, 
 
 
 def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
-    """Connect to the nodes of all other hosts at the same time, and return the names of those that do not answer."""
+    """Connect to the nodes of all hosts at the same time, and return the names of the hosts that do not answer."""
     end = time.monotonic() + patience_s
     answered: list[str] = []
     threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]

@@ -90,7 +90,7 @@ def make_host(name: str, slots: int, where: str) -> Host:
         raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
     if not 0 < slots <= MOST_SLOTS:
         expected, fix = f"1 to {MOST_SLOTS:,}", "remove the host if it is not to be used"
-        raise InputError(f"{where}: the number of ranks of {name}", expected=expected, received=f"{slots:,}", fix=fix)
+        raise InputError(f"{where}: {name}: invalid number of ranks", expected=expected, received=f"{slots:,}", fix=fix)
     return Host(name, slots)
 
 
@@ -100,7 +100,7 @@ def is_here(name: str) -> bool:
     try:
         family, kind, _, _, address = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
-            probe.bind(address)  # which only an own address allows
+            probe.bind(address)  # which only works for an address of this host
     except OSError:
         return False
     return True
@@ -113,7 +113,7 @@ def parse_flag(text: str) -> Hosts:
         where = f"-H, host {number}"
         name, colon, slots = part.strip().rpartition(":")
         if not colon:
-            raise InputError(where, expected="HOST:SLOTS, such as one:4,two:2", received=repr(part))
+            raise InputError(f"{where}: no slots", expected="HOST:SLOTS, such as one:4,two:2", received=repr(part))
         hosts.append(make_host(name, _number(slots, where), where))
     return Hosts(hosts, "-H")
 
@@ -130,7 +130,7 @@ def read_hostfile(path: str | Path) -> Hosts:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line_number = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line_number}: not UTF-8", fix="save the file as plain text") from None
+        raise InputError(f"{path}, line {line_number}: not UTF-8", fix="save the file as UTF-8 text") from None
     hosts: list[Host] = []
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -152,7 +152,7 @@ def read_json_hosts(path: str | Path) -> Hosts:
     for name, slots in read_json(path, expected='{"host": number of GPUs, ...}', unique_keys=True).items():
         if type(slots) is not int:
             raise InputError(
-                f"{path}: number of GPUs of {name}", expected="a whole number", received=json.dumps(slots)[:40]
+                f"{path}: {name}: invalid number of GPUs", expected="a whole number", received=json.dumps(slots)[:40]
             )
         hosts.append(make_host(name, slots, str(path)))
     return Hosts(hosts, str(path))
@@ -166,13 +166,13 @@ def _host_of(words: list[str], where: str) -> Host:
     given = [word for word in rest if word.startswith("slots=")]
     unknown = [word for word in rest if not re.fullmatch(r"(slots|max_slots|max-slots)=.*", word)]
     if len(given) != 1 or unknown:
-        raise InputError(f"{where}: number of ranks of {name}", expected=_FORMATS, received=" ".join(words))
+        raise InputError(f"{where}: {name}: no valid number of ranks", expected=_FORMATS, received=" ".join(words))
     return make_host(name, _number(given[0].removeprefix("slots="), where), where)
 
 
 def _number(text: str, where: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise InputError(f"{where}: number of ranks", expected="a whole number", received=repr(text))
+        raise InputError(f"{where}: invalid number of ranks", expected="a whole number", received=repr(text))
     return int(text)
 
 
@@ -191,7 +191,7 @@ def expand_slurm_tasks(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part.strip())
         if match is None:
-            raise InputError("SLURM_TASKS_PER_NODE", expected="numbers such as 4(x2),1", received=repr(text))
+            raise InputError("SLURM_TASKS_PER_NODE is invalid", expected="numbers such as 4(x2),1", received=repr(text))
         tasks += [int(match[1])] * min(int(match[2] or 1), _MOST_HOSTS)
     return tasks
 

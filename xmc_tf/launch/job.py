@@ -54,7 +54,7 @@ class Job:
             left = self._plan.hosts.size - sum(host.slots for host in lost)
             if lost and (self._min_np is None or left < self._min_np):
                 if self._min_np is not None:
-                    self._output.error(f"failed: {left} ranks are left, fewer than --min-np {self._min_np}")
+                    self._output.error(f"failed: fewer ranks are left ({left}) than --min-np {self._min_np}")
                 return outcome.status
             hosts = self._plan.hosts.without([host.name for host in lost])
             if before is not None:

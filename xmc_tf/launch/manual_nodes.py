@@ -29,12 +29,12 @@ def check_options(args: argparse.Namespace) -> None:
     if args.nodes is None:
         raise InputError("--nodes is missing", expected="the number of nodes", fix="for example --nodes 2")
     if not 0 <= number < min(args.nodes, MOST_SLOTS):
-        raise InputError("--node-rank", expected=f"a number from 0 to {args.nodes - 1}", received=str(number))
+        raise InputError("invalid --node-rank", expected=f"a number from 0 to {args.nodes - 1}", received=str(number))
     if number > 0 and args.master_addr is None:
         raise InputError("--master-addr is missing", expected="the name or address of node 0")
     if args.secret_file is None and not args.dry_run:
         expected = "a file with the same secret on all nodes, so that nobody else can start programs here"
-        fix = "(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
+        fix = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
         raise InputError("--secret-file is missing", expected=expected, fix=fix)
 
 
@@ -87,7 +87,9 @@ def read_secret(path: str) -> bytes:
     content = file.read_bytes().strip()
     if len(content) < _LEAST_SECRET:
         raise InputError(
-            f"--secret-file: {path}", expected=f"at least {_LEAST_SECRET} characters", received=f"{len(content)}"
+            f"--secret-file: {path} is too short",
+            expected=f"at least {_LEAST_SECRET} characters",
+            received=f"{len(content)}",
         )
     return hashlib.sha256(content).digest()
 

@@ -1,4 +1,4 @@
-"""A node: a process on each host that checks it and starts its ranks, which end with its connection to the launcher."""
+"""A node: a process that checks its host and starts the ranks there, and stops them if the launcher is lost."""
 
 import argparse
 import contextlib
@@ -31,8 +31,8 @@ HELLO, ANSWER, STARTED, LINE, END, DONE = "hello", "answer", "started", "line", 
 # From the launcher: ASK; JOB with what the ranks of a run have in common, and START for each; RUN a command; STOP all;
 # and EXIT at the end.
 ASK, JOB, START, RUN, STOP, EXIT = "ask", "job", "start", "run", "stop", "exit"
-_CANNOT_START = 127  # as of a shell
-_STAND_IN_S = 10.0  # time limit for the request of a stand-in
+_CANNOT_START = 127  # as in a shell
+_STAND_IN_S = 10.0  # time limit for the request of a proxy
 _PROBES = 3
 # The variables that parallel libraries read at their start.
 _OF_HOROVOD = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
@@ -208,8 +208,8 @@ class HostNode:
         threads = self._job["threads"] or (len(cores) if local_size <= len(available) else 1)
         # Output is unbuffered, and a fatal signal prints a traceback.
         environment = {"PYTHONFAULTHANDLER": "1", **environment, "PYTHONUNBUFFERED": "1"}
-        environment = {name: str(threads) for name in _THREAD_VARIABLES} | environment  # those of the user stay
-        if self._interface:  # hosts may call it differently
+        environment = {name: str(threads) for name in _THREAD_VARIABLES} | environment  # user settings are kept
+        if self._interface:  # its name may differ between hosts
             environment |= {"HOROVOD_GLOO_IFACE": self._interface, "NCCL_SOCKET_IFNAME": self._interface}
         if local_rank < len(gpus):
             environment["CUDA_VISIBLE_DEVICES"] = gpus[local_rank]
@@ -270,7 +270,7 @@ def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Return adjacent cores for each rank, as evenly as possible, or all cores for each if there are more ranks."""
+    """Return adjacent cores for each rank, as evenly as possible, or all cores if there are more ranks than cores."""
     if ranks > len(cores):
         return [list(cores)] * ranks
     return [part.tolist() for part in np.array_split(cores, ranks)]

@@ -257,7 +257,7 @@ def ssh_command(timeout_s: float) -> list[str]:
 
 
 def _python_line(arguments: Sequence[str]) -> str:
-    """Return the shell command that starts a node on another host, with this folder and this Python."""
+    """Return the shell command that starts a node on another host, in this folder and with this Python."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]))
     # An installed package is found without the variable, which would only hide a different version.
     ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '

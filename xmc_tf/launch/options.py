@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="module to run, as with python -m"
     )
     what.add_argument(
-        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="script to run; after --, arguments of xmc_tf.train"
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="script to run; or -- and arguments of xmc_tf.train"
     )
     return parser
 
@@ -74,11 +74,11 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("hosts; ssh from here must work without a password").add_argument
     add("--np", type=positive, metavar="N", help="number of ranks (default: one per GPU, or all slots of the hosts)")
     add("--hosts", metavar="FILE", help='JSON file of hosts and their numbers of GPUs or ranks: {"one": 4, "two": 2}')
-    add("--hostfile", metavar="FILE", help='file with a host per line: "one slots=4" or "one:4"')
+    add("--hostfile", metavar="FILE", help='file with one host per line: "one slots=4" or "one:4"')
     add("-H", dest="host_list", metavar="HOSTS", help="hosts and numbers of ranks: one:4,two:2")
-    add("--shared-folder", metavar="DIR", help="folder that all hosts share (default: that of -m MODEL or of -o FILE)")
+    add("--shared-folder", metavar="DIR", help="folder that all hosts share (default: the one that -m or -o is in)")
     add("--check-only", action="store_true", help="check the hosts, print the table, and start nothing")
-    add("--skip-checks", action="store_true", help="start even if a check of a host fails, except for reaching it")
+    add("--skip-checks", action="store_true", help="start even if checks fail, unless a host is not reached")
     add("--min-np", type=positive, metavar="N", help="if hosts are lost, restart on at least this number of ranks")
     add("--max-np", type=positive, metavar="N", help="use at most this number of ranks")
 
@@ -98,18 +98,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--controller",
         choices=["gloo", "mpi"],
         help="how ranks communicate: gloo uses Horovod; mpi uses mpiexec and mpi4py, which need no compiler (default: "
-        "gloo, or mpi where Horovod is not installed)",
+        "gloo, or mpi if mpi4py is installed and Horovod is not)",
     )
     add("--threads", type=positive, metavar="N", help="threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
-    limited = "maximum seconds of the checks, until all ranks have started, and until a lost host is noticed"
+    limited = "time limit (s) for the checks and the start of all ranks; a lost host is noticed within a quarter of it"
     add("--timeout", "--start-timeout", type=positive, default=60, metavar="S", help=limited)
     add(
         "--stall-timeout",
         type=positive,
         metavar="S",
-        help="abort after this many seconds without progress in one collective, and report where each rank is; for "
-        "programs that use xmc_tf's strategy or communicator, and with --controller mpi all that use Horovod",
+        help="abort after this many seconds without progress in a collective, and report where each rank is; for "
+        "programs that use xmc_tf's strategy or communicator and, with --controller mpi, for all that use Horovod",
     )
     add("--log-dir", metavar="DIR", help="also write the lines of each rank to a file in this folder")
     add("--dry-run", action="store_true", help="print what would run where, and start nothing")
@@ -118,24 +118,28 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def check_numbers(args: argparse.Namespace) -> None:
     if args.master_port >= 1 << 16:
-        raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
+        raise InputError("invalid --master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
-        raise InputError("--min-np", expected=f"at most --max-np {args.max_np}", received=str(args.min_np))
+        raise InputError("--min-np is too large", expected=f"at most --max-np {args.max_np}", received=str(args.min_np))
     lists = [option for option in ("hosts", "hostfile", "host_list") if getattr(args, option) is not None]
     if len(lists) > 1:
-        raise InputError(" and ".join(map(_flag, lists)), expected="one list of hosts", fix="remove the others")
+        raise InputError(
+            f"{' and '.join(map(_flag, lists))} are mutually exclusive", expected="one list of hosts", fix="keep one"
+        )
     by_hand = [option for option in ("nodes", "node_rank", "master_addr") if getattr(args, option) is not None]
     if by_hand and lists:
         expected = "hosts that this command reaches over ssh, or nodes on which you start it"
         fix = f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}"
-        raise InputError(f"{_flag(lists[0])} and {_flag(by_hand[0])}", expected=expected, fix=fix)
+        raise InputError(
+            f"{_flag(lists[0])} and {_flag(by_hand[0])} are mutually exclusive", expected=expected, fix=fix
+        )
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
     """Refuse options without effect when this command starts all nodes. ``checked``: the hosts are checked first."""
     if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
         option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
-        raise InputError(f"{_flag(option)} cannot be used without --nodes", fix=f"add it, or remove {_flag(option)}")
+        raise InputError(f"{_flag(option)} needs --nodes", fix=f"add --nodes, or remove {_flag(option)}")
     for option in () if checked else ("shared_folder", "skip_checks", "min_np"):
         if getattr(args, option):
             raise InputError(
@@ -169,15 +173,15 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
             raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
         return Hosts([Host(THIS_HOST, min(slots, args.max_np or slots))], "this host")
     if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
-        # parallel-BERT: a file that leaves out this host means all of its GPUs.
+        # As in parallel-BERT: if the file leaves out this host, all of its GPUs are used.
         hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
     if args.np is not None and args.np > hosts.size:
-        expected, fix = f"at most the {hosts.size} slots of {hosts.source}", "lower --np, or list more slots"
-        raise InputError("--np", expected=expected, received=str(args.np), fix=fix)
+        expected, fix = f"at most {hosts.size}, the slots of {hosts.source}", "lower --np, or list more slots"
+        raise InputError("--np is out of range", expected=expected, received=str(args.np), fix=fix)
     hosts = hosts.limited(min(args.np or hosts.size, args.max_np or hosts.size))
     if args.min_np is not None and args.min_np > hosts.size:
         raise InputError(
-            "--min-np", expected=f"at most the {hosts.size} ranks of {hosts.source}", received=str(args.min_np)
+            "--min-np is too large", expected=f"at most {hosts.size}, as in {hosts.source}", received=str(args.min_np)
         )
     return hosts
 
@@ -206,7 +210,7 @@ def inputs_of(program: Sequence[str]) -> list[str]:
 
 
 def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
-    """Return the folder that all hosts must share: the one for the model or for the results."""
+    """Return the folder that all hosts must share: --shared-folder, or that of the model or results, or this one."""
     if args.shared_folder is not None:
         if not Path(args.shared_folder).is_dir():
             raise InputError(

@@ -136,12 +136,12 @@ def parser() -> argparse.ArgumentParser:
     ranks = out.add_argument_group("many ranks (mpiexec -n N python -m xmc_tf.linear.train ...)")
     ranks.add_argument(
         "-nst", "--min-n-sub-tree", type=whole, default=16, metavar="INT",
-        help="minimum number of sub-trees, above which -mle applies and within which -sle applies",
+        help="minimum number of sub-trees; -mle applies to the levels above them, and -sle to the levels within",
     )  # fmt: skip
     for short, part, where in (("-mle", "meta", "above"), ("-sle", "sub", "within")):
         ranks.add_argument(
             short, f"--{part}-label-embedding-method", default="pifa", choices=("pifa", "pii"),
-            help=f"label embedding {where} the sub-trees",
+            help=f"label embedding for clustering {where} the sub-trees",
         )  # fmt: skip
     add_arguments(out.add_argument_group("TF-IDF (with -t)"), TfidfParams, *TFIDF_FLAGS)
     add_verbosity(out)
@@ -159,15 +159,15 @@ def _add_data_flags(data: argparse._ArgumentGroup) -> None:
         "-t", dest="text_or_threshold", action="append", default=[], metavar="TEXT|NUMBER",
         help="texts, one per line, instead of -x; a number sets --threshold, as in PECOS",
     )  # fmt: skip
-    add("--text-path", metavar="FILE", help="texts; use it if the name of the file is a number")
+    add("--text-path", metavar="FILE", help="same as -t TEXT; for files whose name is a number")
     add("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
     add("-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker")
     add_label_names(data, with_effort=True)
     add_keep_training_data(data)
     add(
         "--layout", choices=("auto", "pecos", "search"), default="auto",
-        help="of the weights on disk: pecos, which PECOS reads; or search, which is smaller, and is written while the "
-        "rankers are trained, so that they need no memory (auto: search for large data in one process)",
+        help="layout of the weights on disk: pecos, which PECOS can read; or search, which is smaller and is written "
+        "during training, so that the weights need no memory (auto: search for large data in one process)",
     )  # fmt: skip
     add("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     add("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
@@ -207,18 +207,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, options: LinearOptions) -> None:
-    """Train in this process, or on all ranks if there are several, or resume an earlier run that has left its work
-    folder.
-    """
+    """Train in this process or on all ranks, or resume an earlier run that has left its work folder."""
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
         if options.keep_training_data:
             raise InputError(
-                "--keep-training-data: only a training in one process keeps its data",
+                "--keep-training-data requires training in one process, from the start",
                 received=f"{communicator.size} ranks"
                 if communicator.size > 1
-                else f"an earlier run in {work_path(folder)}", fix="train with one process, or leave it out",
+                else f"an earlier run in {work_path(folder)}", fix="leave it out, or use one process and a new folder",
             )  # fmt: skip
         # First, because only files that are the same on all ranks can be checked together.
         given = {what: getattr(arguments, name) for what, (_, name) in _FILES.items()}
@@ -299,7 +297,7 @@ def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder
 def _relevance_and_negatives(
     a: argparse.Namespace, mode: str, Y: spmatrix
 ) -> tuple[spmatrix | None, dict[int, spmatrix]]:
-    """Return the relevance of the labels, if it is used, and the user's negatives for each level above the labels."""
+    """Return the relevance of the labels, if it is used, and the user's negatives by height above the labels."""
     R = None
     if a.rel_path is not None and mode == "disable":
         _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", a.rel_path)
@@ -361,9 +359,9 @@ def _options(arguments: argparse.Namespace) -> LinearOptions:
     blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
     if not from_file.get("indexer_params"):
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
-    # The file sets for each level what the flags set for all.
+    # The file sets for each level what the flags set for all levels.
     prediction = PredictionOptions() if from_file.get("pred_params") else options_of_flags(arguments, *SEARCH)
-    # A script of PECOS gets PECOS's scores; --effort asks for the best answers that there are.
+    # PECOS's scripts get PECOS's scores by default; with --effort, probabilities are learned by default.
     probabilities, label_names = arguments.probabilities, arguments.label_names
     if arguments.effort is None:
         label_names = bool(label_names)

@@ -1,4 +1,4 @@
-"""Initial rows of a label head, from rankers, parents' rows, centroids or at random. A rank sets only its own rows."""
+"""Initialize a label head: from rankers, parents' rows or centroids, or at random. A rank sets only its own rows."""
 
 import logging
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def bootstrap(
     """Set the initial rows of a head by one of five methods. All ranks must call this function.
 
     linear            the weights of linear rankers that are trained on the documents' embeddings
-    weighted-linear   the same, with the weights of the positives
+    weighted-linear   the same, with the loss of each positive multiplied by its weight
     centroid          the mean direction of a node's documents, and a bias for its share of the parent's documents
     inherit           the row of the node's parent, or random rows at the top level
     no-bootstrap      random rows
@@ -137,7 +137,7 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """Yield blocks of whole clusters that cover this rank's nodes: the node range, then the range of their parents."""
+    """Yield blocks that cover this rank's nodes, in whole clusters except at the root: node range, range of parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
         # The root's children may be split anywhere, but a solver's result depends slightly on the labels that it solves

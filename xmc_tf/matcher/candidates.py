@@ -29,7 +29,7 @@ def parents_matched(
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:  # fmt: skip
     """Return a documents × parents matrix of ones at the parents whose children are candidates; None at the top.
-    "tfn" selects the parents of a document's labels, "man" the parents predicted above, even with score 0.
+    "tfn" selects the parents of a document's labels, "man" the nodes predicted at the level above, even with score 0.
     """
     if task.nr_parents == 1:
         return None
@@ -167,7 +167,7 @@ class TrainingBatches:
         )
 
     def stream(self, epoch: int = 0, step: int = 0) -> Iterator[Batch]:
-        """Yield batches endlessly from a step on; a step after the epoch's last one starts the next epoch."""
+        """Yield batches endlessly, starting at a step; if the epoch has no such step, start with the next epoch."""
         while True:
             for number in range(step, len(self.plan(epoch))):
                 yield self.make(epoch, number)
@@ -231,7 +231,7 @@ def _choose_candidates(
         labels_wanted = min(labels_left, room)
         others_left = totals[i] - labels_left
         others_wanted = room - labels_wanted
-        # One more range, behind all nodes, takes the labels below no matched parent.
+        # A last, empty range after all nodes collects the labels that are below no matched parent.
         stop = matched_starts[document + 1]
         for k in range(matched_starts[document], stop + 1):
             begin = splits[matched[k]] if k < stop else splits[-1]

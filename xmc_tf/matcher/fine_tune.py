@@ -160,7 +160,7 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
         raise InputError(
             f"level {level}: the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
             expected="finite losses",
-            received=f"{len(wrong)} of {len(losses)} that are not",
+            received=f"infinite or NaN in {len(wrong)} of the last {len(losses)} steps",
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )

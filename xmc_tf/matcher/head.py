@@ -1,4 +1,4 @@
-"""The label head, sharded over the ranks, with a row of weights and a bias for each node of a level; and its losses."""
+"""The label head and its losses. It has a row (weights and a bias) for each node of a level, sharded over ranks."""
 
 import logging
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _MARGIN = 1.0
 class HeadLoss:
     """A loss of the label head: a sum over (document, candidate) pairs, so that each rank can compute the pairs of its
     own rows. A document's loss is the mean over its candidates for hinge losses, and the sum for cross-entropy. A
-    step's loss is the sum of its documents' losses, divided by the number of documents in the global batch.
+    step's loss is the mean over the global batch, in which each window of a long document counts as a document.
     """
 
     of_pairs: PairLoss  # maps scores and targets (0 or 1) to losses, element by element
@@ -139,7 +139,7 @@ class LabelHead:
         return sums / self.nr_nodes if loss.mean else sums
 
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
-        """Choose what the ranks exchange, based on a real batch; call it before tracing, as a graph cannot count."""
+        """Choose what ranks exchange by counting a batch's ids. Call this before tracing: graphs cannot count them."""
         scorer = self.scorer
         if scorer.route != "auto" or scorer.choice is not None or self.table.size == 1:
             return

@@ -68,9 +68,9 @@ class LabelSearch:
         """Return the same predictions with labels instead of nodes as columns."""
         if self.labels is None:
             raise InputError(
-                f"level {self.level}, the last that was fine-tuned, is above the labels",
-                expected="a matcher of the label level",
-                fix="raise max_match_clusters, or use the rankers' scores (concat-only)",
+                f"the last fine-tuned level ({self.level}) is above the labels",
+                expected="a matcher that was fine-tuned down to the labels",
+                fix="train with a larger max_match_clusters, or use the rankers' scores (concat-only)",
             )
         parts = predicted.data, self.labels[predicted.indices], predicted.indptr
         return csr_matrix(parts, shape=predicted.shape)
@@ -124,8 +124,8 @@ def load_label_search(folder: str | Path) -> LabelSearch:
         rows, expected = tables.get(name_of_head(level)), (int(one[-1]), about["dim"] + 1)
         if rows is None or rows.shape != expected:
             raise InputError(
-                f"{folder}: the rows of level {level + 1} do not fit its nodes", expected=f"an array {expected}",
-                received="none" if rows is None else f"one {rows.shape}", fix="copy the model again",
+                f"{folder}: the rows of level {level + 1} do not fit its nodes", expected=f"shape {expected}",
+                received="no array" if rows is None else f"shape {rows.shape}", fix="copy the model again",
             )  # fmt: skip
         heads.append(WholeHead(rows, Scaling(about["normalize"][level], about["scale"][level])))
     return LabelSearch(heads, splits, found.get("labels"))

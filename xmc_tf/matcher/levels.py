@@ -14,7 +14,7 @@ from xmc_tf.tree import LabelTree
 
 
 class Validation(NamedTuple):
-    """Documents that are excluded from training and used to measure the model meanwhile."""
+    """Documents that are held out from training to measure the model during training."""
 
     store: TokenStore
     Y: spmatrix
@@ -25,11 +25,11 @@ class MatcherData:
     """The training data of a matcher: documents, labels and tree."""
 
     store: TokenStore
-    Y: spmatrix  # an entry makes the label positive
+    Y: spmatrix  # documents × labels; nonzero entries are the labels of a document
     tree: LabelTree
-    pad_id: int  # token id of the padding; the tokenizer's
+    pad_id: int  # the tokenizer's id of the padding token
     rows: np.ndarray | None = None  # the documents to train on; None: all
-    validation: Validation | None = None  # if given, the state of each level with the best score is kept
+    validation: Validation | None = None  # if given, each level ends with its best state
     names: Sequence[str] | None = None  # for TensorBoard's projector
 
 
@@ -48,7 +48,7 @@ class LevelTask:
     """The training targets of one level of the tree."""
 
     level: int  # 1 for the children of the root
-    splits: np.ndarray  # the children of parent p are splits[p] to before splits[p + 1]; the top level has one parent
+    splits: np.ndarray  # splits[p] to splits[p + 1] - 1: the children of parent p; the top level has one parent
     targets: csr_matrix  # documents × nodes in tree order, float32, sorted, without zeros: the weight of each positive
 
     @property
@@ -80,7 +80,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels to fine-tune, from the top. ``weights``: weight each node by its true labels, else by 1."""
+    """Return the levels to fine-tune, from the top. ``weights``: weight nodes by number of true labels, else by 1."""
     deepest = deepest_level(tree, max_match_clusters)
     values = csr_matrix(Y, dtype=np.float32, copy=True)
     values.sum_duplicates()

@@ -23,7 +23,7 @@ class TrainedVariables(NamedTuple):
 
 
 class Position:
-    """The position in training: steps (including those that overflowed), epoch, batch, and the best validation."""
+    """The position in training: steps (including those skipped for overflow), epoch, batch, and the best validation."""
 
     def __init__(self) -> None:
         with tf.device("/cpu:0"):  # every step reads them, and should not wait for a GPU
@@ -96,7 +96,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
             return tf.maximum(0.0, 1.0 - done)
         if self.name == "cosine":
             return 0.5 * (1.0 + tf.cos(math.pi * done))
-        if self.name == "cosine_with_restarts":  # each half wave starts at the peak; unlike cosine, 0 at the end
+        if self.name == "cosine_with_restarts":  # each cycle starts at the peak; unlike cosine, 0 after the end
             return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * self.cycles % 1.0))))
         if self.name == "polynomial":
             end = POLYNOMIAL_END / self.peak

@@ -88,7 +88,7 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
     """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of their original values.
-    A node's maximum over the windows then comes from the window that prefers this node most to the others, as in a
+    A node's maximum over the windows then comes from the window that most prefers this node to the others, as in a
     softmax. Otherwise, a window without a topic could give many nodes higher scores than another window gives its
     topic. The scores of a document with one window stay the same.
     """

@@ -27,7 +27,7 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
     if not np.isfinite(a):
-        raise InputError("the propensity parameter A is not a number", expected="a number like 0.55", received=str(a))
+        raise InputError("the propensity parameter A is not finite", expected="a number like 0.55", received=str(a))
     if not 0 < b < np.inf:
         raise InputError("the propensity parameter B is out of range", expected="a number above 0", received=str(b))
     # With fewer than three documents, ln N - 1 and so the weights would be negative.
@@ -77,7 +77,7 @@ def evaluate(
         if training.shape[1] != truth.shape[1]:
             raise InputError(
                 "the training labels do not fit the truth",
-                expected=f"{truth.shape[1]:,} labels, as the truth has",
+                expected=f"{truth.shape[1]:,} labels, as in the truth",
                 received=f"{training.shape[1]:,}",
             )
         gains = inverse_propensity(np.bincount(training.indices, minlength=training.shape[1]), training.shape[0])

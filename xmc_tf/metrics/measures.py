@@ -161,7 +161,7 @@ def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
     ks = tuple(sorted({int(k) for k in ks}))
     if not ks or ks[0] < 1:
         raise InputError(
-            "the cut-offs k cannot be used",
+            "the cut-offs k are invalid",
             expected="whole numbers from 1",
             received=", ".join(map(str, ks)) or "none",
         )
@@ -173,7 +173,7 @@ def check_shapes(truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | 
     if truth.shape != prediction.shape:
         raise InputError(
             f"{name} does not fit the truth",
-            expected=_shape_text(truth) + ", as the truth has",
+            expected=_shape_text(truth) + ", as in the truth",
             received=_shape_text(prediction),
             fix="check that both belong to the same test set and the same list of labels",
         )

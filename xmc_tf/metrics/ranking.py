@@ -50,7 +50,7 @@ def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the 
         raise InputError(
             f"{name}: the score of document {row}, label {scores.indices[bad[0]]} is NaN",
             expected="a number in every stored entry",
-            received=f"{len(bad):,} entries that are NaN",
+            received=f"number of NaN entries: {len(bad):,}",
         )
     out = np.full((scores.shape[0], k), NO_LABEL, dtype=np.int32)
     _select(*_arrays(scores), scores.data.astype(np.float64), out)

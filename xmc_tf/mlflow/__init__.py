@@ -1,4 +1,4 @@
-"""Save, log and load models of xmc_tf in MLflow, with a flavour of their own and as Python functions.
+"""Save, log and load xmc_tf models in MLflow, as a flavor of their own and as Python functions.
 
     >>> import xmc_tf.mlflow
     >>> xmc_tf.mlflow.log_model(model, "subjects")
@@ -44,12 +44,12 @@ class PyFunc:
 
 
 def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.model.Model | None" = None) -> None:
-    """Write a model to a folder in the format of MLflow.
+    """Write a model to a folder in MLflow's format.
 
     Args:
         model: the model.
         path: output folder, which must be new or empty.
-        mlflow_model: the MLflow description to which the flavour is added (default: a new description).
+        mlflow_model: the MLflow description to which the flavor is added (default: a new description).
     """
     import mlflow.models
     import mlflow.pyfunc
@@ -57,7 +57,7 @@ def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.mode
 
     path = Path(path)
     if path.exists() and any(path.iterdir()):
-        raise InputError(f"{path} is not empty", expected="a new folder", fix="remove it, or give another one")
+        raise InputError(f"{path} is not empty", expected="a new or empty folder", fix="choose another folder")
     path.mkdir(parents=True, exist_ok=True)
     model.save(path / _DATA)
     requirement = f"xmc_tf=={__version__}"

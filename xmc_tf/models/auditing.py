@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xmc_tf.models.parts import LazyModelFolder
 
 _LOG = logging.getLogger(__name__)
-_NEGATIVES = "tfn"  # others need scores of the label head
+_NEGATIVES = "tfn"  # the other schemes need scores of the label head
 
 
 def audit_documents(
@@ -31,15 +31,13 @@ def audit_documents(
 ) -> Audit:  # fmt: skip
     """Return the label errors that the audit finds; ``params`` are the training options of the model's rankers."""
     if params.mode != "full-model":
-        raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")
+        raise InputError("this model cannot be audited", expected="a model trained with mode full-model")
     trees = [model.tree, *model.more_trees][:AUXILIARY_TREES]
     names = None if model.names is None else model.names[: model.tree.nr_labels]
     Y = _known_labels(labels, names, model.tree.nr_labels)
     check_pair(X if texts is None else texts, Y, "the documents", "the labels")
     if documents is not None and len(documents) != Y.shape[0]:
-        raise InputError(
-            "the names of the documents do not fit", expected=f"{Y.shape[0]:,}", received=f"{len(documents):,}"
-        )
+        raise InputError("wrong number of document names", expected=f"{Y.shape[0]:,}", received=f"{len(documents):,}")
     params = replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain=_NEGATIVES))
     planted = (
         [tree.to_chain() for tree in trees],

@@ -52,11 +52,11 @@ class FrameColumns(TypedDict, total=False):
     """
 
     text: str | Sequence[str]
-    """Name of the column of texts, or several names; their texts are joined (default: as in training; in training
-    ``text``, or guessed)."""
+    """Name of the text column, or several names of columns that are joined (default: as in training; for training,
+    the column ``text`` or a guess)."""
 
     label_separator: str
-    """Text between the labels of a document; "" for one label (default: as in training; in training guessed)."""
+    """Separator of a document's labels; "" for a single label (default: as in training; for training, a guess)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ class ReadDocuments:
         """Return the texts; raise an error if the documents are features."""
         if self.texts is None:
             raise InputError(
-                "texts contains features", expected="texts: an encoder reads nothing else",
-                received=type(self.features).__name__, fix="X=features, beside the texts",
+                "texts contains features", expected="texts, because the model has an encoder",
+                received=type(self.features).__name__, fix="pass the features as X, in addition to the texts",
             )  # fmt: skip
         return self.texts
 
@@ -87,7 +87,7 @@ class ReadDocuments:
         if self.labels is None:
             raise InputError(
                 "labels is missing", expected="the labels of each document",
-                fix='labels=[["food", "kitchen"], ["garden"]], or the name of a DataFrame\'s column of labels',
+                fix='pass labels=[["food", "kitchen"], ["garden"]], or the name of the DataFrame\'s label column',
             )  # fmt: skip
         return self.labels
 
@@ -118,7 +118,7 @@ def read_documents(
             raise InputError(
                 f"columns are named, but {name} is not a DataFrame", expected="a DataFrame, or a dictionary of columns",
                 received=type(documents).__name__,
-                fix="pass the DataFrame as the first argument; or texts and labels as lists",
+                fix="pass the DataFrame as the first argument, or pass texts and labels as lists",
             )  # fmt: skip
         texts = read_texts(documents, name, training=training)
     features = documents if texts is None else None
@@ -141,7 +141,7 @@ def documents_of_source(
 ) -> tuple[list[str], list[list[str]], "TrainedColumns", list[str]]:
     """Return the texts (one line each), labels, columns and document names of a table.
 
-    Rows with the same document name are merged.
+    If ``labelled``, rows of the same document are merged.
     """
     from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
@@ -181,7 +181,7 @@ def labelled_rows(
     usable = [row for row, (text, own) in enumerate(zip(texts, labels, strict=True)) if text and own]
     if not usable:
         raise InputError(
-            f"{table} has no row with a text and a label", received=f"{len(texts):,} rows without",
+            f"{table} has no row with a text and a label", received=f"none in {len(texts):,} rows",
             fix="check --text-column, --label-column and --label-separator",
         )  # fmt: skip
     if len(usable) < len(texts):
@@ -194,7 +194,7 @@ def labelled_rows(
 
 
 def _as_table(documents: Any) -> Any:
-    """Convert a dictionary of values, or a list of them, to a dictionary of columns; return anything else unchanged."""
+    """Convert dictionaries of values to a dictionary of columns, and collect a LazyFrame; return others unchanged."""
     if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:

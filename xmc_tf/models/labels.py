@@ -34,7 +34,7 @@ def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tup
     documents = labels.names
     if names is None:
         names = _checked(sorted({name for document in documents for name in document}))
-    matrix = matrix_of_names(documents, names, "the label names of the training")
+    matrix = matrix_of_names(documents, names, "the label names")
     check_labels(matrix)
     return matrix, names
 
@@ -46,7 +46,7 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
         check_validation_input(matrix, nr_labels)
     else:
         names = needed_names(names, nr_labels)
-        every = [*names, *unknown_labels(labels, names)]  # those come last
+        every = [*names, *unknown_labels(labels, names)]  # unknown labels come last
         matrix = matrix_of_names(labels.names, every, "the model's label names")
     check_pair(documents, matrix, "the documents", "the labels")
     return matrix.tocsr()
@@ -92,7 +92,7 @@ def _checked(names: Sequence[str]) -> list[str]:
     for column, name in enumerate(names := list(names)):
         if not isinstance(name, str) or not name.strip() or "\n" in name:
             raise InputError(
-                f"label name {column:,} cannot be used", expected="text on one line, not empty",
+                f"label name {column:,} cannot be used", expected="non-empty text on one line",
                 received=repr(name)[:60],
             )  # fmt: skip
     return names
@@ -125,7 +125,7 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
 
 
 def binary(Y: Any) -> csr_matrix:
-    """Return a copy of the label matrix with every positive value set to 1."""
+    """Return a copy of the label matrix with every nonzero value set to 1."""
     out = csr_matrix(Y, dtype=np.float32, copy=True)
     out.sum_duplicates()
     out.eliminate_zeros()

@@ -95,7 +95,7 @@ def _parsed(address: str) -> tuple[str, str | None]:
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise InputError(
-            f"{address} is not the address of a model on the hub", expected="hf://user/model, or with @revision",
+            f"{address} is not the address of a model on the hub", expected="hf://user/model or hf://user/model@revision",
             received=address,
         )  # fmt: skip
     return found[1], found[2]

@@ -72,8 +72,8 @@ class TrainingKeywords(FrameColumns, total=False):
     """Further keyword arguments of :meth:`XRLinear.train`, including the column options of a DataFrame."""
 
     probabilities: bool | None
-    """Predict calibrated probabilities instead of the rankers' scores, learned from documents that are held out for
-    that; they also rank labels better (default: if there are enough documents)."""
+    """Predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores. They also
+    rank labels better (default: true if there are enough documents)."""
 
 
 def read_keywords(
@@ -107,7 +107,7 @@ class Model(ABC):
     hierarchy: LabelHierarchy | None
     """The broader terms of the labels, or None."""
     evidence: ProbabilityModel | None
-    """What turns scores into probabilities, or None."""
+    """The fusion that turns scores into probabilities, or None."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def nr_labels(self) -> int:
-        """Number of labels."""
+        """Number of labels, including those that were added after training."""
 
     @property
     @abstractmethod
@@ -125,7 +125,7 @@ class Model(ABC):
         """All label trees except the first."""
 
     def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
-        """Return the scores of the best labels: a sparse matrix of documents × labels, each row in descending order.
+        """Return the scores of the best labels: a sparse matrix of documents × labels, each row sorted by score.
 
         Args:
             texts: the documents: a list of texts, a single text, or a DataFrame with the columns that the model was
@@ -167,15 +167,15 @@ class Model(ABC):
             >>> some.best(["gradient of a sparse matrix"], k=1)
 
         Args:
-            labels: names or numbers of the labels that may be predicted.
+            labels: names or numbers of the labels to predict. Labels that this model may not predict are ignored.
 
         Raises:
-            InputError: a label does not exist, or this model may not predict it.
+            InputError: a label does not exist, or this model may predict none of the labels.
         """
         chosen, allowed = chosen_labels(labels, self.names, self.nr_labels), self._allowed
         found = chosen if allowed is None else np.intersect1d(chosen, allowed)
         if not len(found):
-            raise InputError("none of the labels may be predicted", expected="labels of set_output_constraint")
+            raise InputError("none of the labels may be predicted", expected="labels that this model may predict")
         return self._only(found, None if self.evidence is None else replace(self.evidence, allowed=found))
 
     @property
@@ -251,8 +251,8 @@ class Model(ABC):
             labels: their true labels, as in :meth:`train`. Labels unknown to the model count as misses, and a warning
                 lists examples of them.
             X: features, as in :meth:`predict`.
-            ks: cutoffs of the metrics, such as 1, 3 and 5 for P@1, P@3 and P@5.
-            k: a single cutoff, instead of ``ks``.
+            ks: cut-offs of the metrics, such as 1, 3 and 5 for P@1, P@3 and P@5.
+            k: a single cut-off, instead of ``ks``.
             **columns: columns of a DataFrame, as in :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -303,7 +303,7 @@ class Model(ABC):
         )  # fmt: skip
 
     def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
-        """Export the model as a SavedModel that maps text to label names; a standard TensorFlow Serving can load it.
+        """Export the model as a SavedModel that maps text to label names, for a standard build of TensorFlow Serving.
 
         Example:
             >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
@@ -321,7 +321,7 @@ class Model(ABC):
         if only_labels is not None:
             raise InputError(
                 "an export predicts all labels of its model", received="only_labels",
-                fix="remove the others first (without_labels); or use xmc-tf serve, whose requests may name labels",
+                fix="remove the other labels (without_labels), or use xmc-tf serve, where a request can name labels",
             )  # fmt: skip
         return export_model(self.export_parts(), folder, chosen, precision=precision)
 

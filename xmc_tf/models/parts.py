@@ -72,7 +72,7 @@ class LazyModelFolder:
         """Pickle the paths of the parts instead of the parts, because an encoder alone can take gigabytes."""
         if self._temp_dir is not None:
             raise TypeError(
-                f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
+                f"{self!r} is in a temporary folder and cannot be pickled; fix: save it, and pickle the loaded model"
             )
         loaded = {name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)}
         state = {name: value for name, value in vars(self).items() if name not in loaded}
@@ -94,7 +94,7 @@ class LazyModelFolder:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
+        """Number of labels, including those that were added after training."""
         return self.metadata.nr_labels
 
     @property

@@ -111,7 +111,7 @@ def converted_metadata(model: "LazyModelFolder") -> ModelMetadata:
 
 
 def _pooling_and_size(path: Path) -> tuple[str, int]:
-    """Return the pooling that PECOS uses for such an encoder, and the embedding size."""
+    """Return the pooling that PECOS uses for the encoder with this configuration file, and the embedding size."""
     config = _read(path)
     kind = config.get("model_type")
     if kind not in _POOLING:
@@ -125,7 +125,7 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
         summary = config.get("summary_type", "last"), config.get("summary_activation", "tanh") or None
         if summary not in (("last", None), ("last", "tanh")) or config.get("summary_use_proj", True):
             raise InputError(
-                f"{path}: this summary of XLNet is not supported",
+                f"{path}: these summary options of XLNet are not supported",
                 expected='"summary_type": "last", "summary_activation": "tanh" or null, "summary_use_proj": false',
                 received=", ".join(
                     str(config.get(f"summary_{name}"))[:20] for name in ("type", "activation", "use_proj")

@@ -167,10 +167,10 @@ def by_rankers(model: LazyModelFolder, X: Features, options: PredictionOptions, 
 
 
 def predict_by_heads(model: LazyModelFolder, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
-    """Return the best labels that the label heads find in their own search.
+    """Return the best labels found by the label heads' own search.
 
-    A label's score is its maximum over the document's windows. Each window was a separate training instance, and a mean
-    would dilute the evidence from a single window.
+    A label's score is its maximum over the document's windows. The heads were trained on single windows, and a mean
+    would dilute the evidence from one window.
     """
     matcher, chosen = model.matcher, model.output_labels
     found = matcher.predict(
@@ -187,7 +187,7 @@ def _topk(model: LazyModelFolder, options: PredictionOptions) -> int:
 
 
 def head_post_processor(model: LazyModelFolder, method: str) -> str:
-    """Return the post-processor of the heads' scores. If they are averaged, it gives them the rankers' scale."""
+    """Return the heads' post-processor. For averaging, "noop" is replaced by one that gives the rankers' scale."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
     if name != "noop" or method != "average":
@@ -204,13 +204,13 @@ def own_features(model: LazyModelFolder, texts: Texts, X: Any, method: str) -> F
             return None
         raise InputError(
             "this model was trained on texts and features",
-            expected=f"{model.nr_given_features:,} features (-x), as in training", received="texts alone",
+            expected=f"{model.nr_given_features:,} features (-x; in Python: X), as in training", received="only texts",
         )  # fmt: skip
     X = as_features(X)
     if model.makes_features:
         raise InputError(
-            "this model computes its features from the texts", expected="texts alone", received="features too",
-            fix="drop -x",
+            "this model computes its features from the texts", expected="only texts", received="texts and features",
+            fix="leave out -x (in Python: X)",
         )  # fmt: skip
     check_prediction_input(X, model.nr_given_features)
     check_pair(X, texts, "the features", "the texts")

@@ -81,7 +81,7 @@ def fused(
     evidence: ProbabilityModel, search: Callable[[int], tuple[csr_matrix, np.ndarray | None]], texts: Texts | None,
     only_topk: int, threshold: float | None, threads: int,
 ) -> csr_matrix:  # fmt: skip
-    """Return the probabilities of the best labels: a matrix of documents × labels, each row in descending order.
+    """Return the probabilities of the best labels: a matrix of documents × labels, each row sorted by probability.
 
     ``search(k)`` returns the k best labels, and embeddings of length 1 or None. A search for fewer labels must return
     the beginning of the same list. The fusion combines the first POOL labels, whatever ``only_topk`` is; further labels

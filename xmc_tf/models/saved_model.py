@@ -19,7 +19,7 @@ def parts_of(model: LazyModelFolder) -> ModelParts:
     dim = model.metadata.embedding_dim
     if ranker.nr_dense != dim:
         raise InputError(
-            "a model with dense features beside the embedding cannot be exported", expected=f"{dim} dense features",
+            "a model with dense features besides the embedding cannot be exported", expected=f"{dim} dense features",
             received=str(ranker.nr_dense),
         )  # fmt: skip
     length = model.metadata.embedding_weight
@@ -40,15 +40,15 @@ def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
     heads = model.matcher.heads if method == "average" else []
     if len(heads) != 1 or not heads[0].scaling.normalize:
         raise InputError(
-            f"this model predicts by {method}"
-            + (f" of {len(heads)} levels" if heads else "")
-            + ", which cannot be exported",
-            expected="the rankers' scores (concat-only), or their mean with a label head of one level on unit vectors",
+            f"the ensemble method {method}"
+            + (f" with this label head (fine-tuned levels: {len(heads)})" if heads else "")
+            + " cannot be exported",
+            expected="concat-only, or average with a label head of one level that normalizes embeddings",
             received=method,
             fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
         )
     rows, labels = heads[0].rows, model.matcher.labels
-    assert labels is not None  # or there would be no mean
+    assert labels is not None  # the average is over labels
     by_label = np.empty_like(rows)
     by_label[labels] = rows
     return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)

@@ -132,8 +132,8 @@ class XRLinear(LinearParts, Model):
 
         Args:
             texts: the documents to add, as in :meth:`train`.
-            labels: their labels, as in :meth:`train`. Documents without labels are left out.
-            new_labels: whether to add labels that the model does not have yet. Or the names of the new labels in the
+            labels: their labels, as in :meth:`train`. At least one document must have a label.
+            new_labels: True to add the labels that the model does not have yet, or the names of the new labels in the
                 order of their numbers, each with its alternative names after tabs.
             exact: whether to solve the clusters again on all their documents, with the same result as training with the
                 same tree. By default, only the new documents are used to update the weights, which is faster.
@@ -188,7 +188,7 @@ class XRLinear(LinearParts, Model):
             labels: names or numbers of the labels to remove.
 
         Raises:
-            InputError: a label does not exist, or no label would remain.
+            InputError: there is no label to remove, a label does not exist, or no label with documents would remain.
         """
         from xmc_tf.models.incremental.labels import without_labels
 
@@ -297,7 +297,7 @@ class XRLinear(LinearParts, Model):
                 the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
             label_names: whether to use label names that occur in texts as evidence for probabilities. Training takes up
-                to twice as long; with few documents, it takes longer still. None: only if there are texts and names.
+                to twice as long, or longer with few documents. None: only if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers. The tree has its own seed, ``params.tree.seed``.
             effort: "fast", "balanced" or "best": choose the number and shapes of the trees and the weight of the loss
@@ -308,7 +308,7 @@ class XRLinear(LinearParts, Model):
             **further: ``text``: the name of a DataFrame's text column, or several names; ``label_separator``: the
                 string between the labels of a document (default: guessed). The model remembers both. ``probabilities``:
                 whether to predict calibrated probabilities, learned on held-out documents, instead of the rankers'
-                scores. Probabilities also rank labels better (default: only if there are enough documents).
+                scores. Probabilities also rank labels better (default: true if there are enough documents).
 
         Raises:
             InputError: the inputs do not fit together, or a label is not in ``names``.

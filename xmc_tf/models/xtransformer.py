@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """Settings of a training run. Of these, only ``seed`` and ``effort`` affect the resulting model.
+    """Settings of a training run. Only ``seed``, ``effort`` and the number of ranks affect the resulting model.
 
     Example:
         >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
@@ -119,7 +119,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
                 of the texts).
             tree: label tree for fine-tuning, or a matrix of labels × features to build it from (default: built from the
                 features of the labels' documents).
-            validation: held-out documents for measuring during fine-tuning: (texts, labels) or (texts, labels, X).
+            validation: held-out documents for metrics during fine-tuning: (texts, labels) or (texts, labels, X).
             params: training options (default: all defaults).
             pred_params: default prediction options of the model.
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
@@ -201,9 +201,9 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         from_pecos = bool(pecos_class(self.folder))
         if from_pecos and folder.exists() and folder.samefile(self.folder):
             raise InputError(
-                f"{folder} is the folder of PECOS that this model was loaded from",
+                f"{folder} is the PECOS folder that this model was loaded from",
                 expected="another folder for the converted model",
-                fix="save it elsewhere; PECOS's files are not changed",
+                fix="choose another folder; PECOS's files are not changed",
             )
         if from_pecos:
             write_model_folder(folder, converted_parts(self), self.names, converted_metadata(self))
@@ -227,7 +227,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
                     f"{folder} is not an XR-Transformer model",
                     expected="a folder of xmc_tf.train or pecos.xmc.xtransformer.train",
                     received=f"a part of a model: PECOS's {pecos[:40]}",
-                    fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
+                    fix="use the folder of the whole model; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
                 )
             parts, metadata = read_pecos_folder(folder)
             model = cls(parts, metadata, where=folder)
@@ -334,8 +334,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         if pecos_class(self.folder) or (self.parts[ENCODER] / GRAPH).is_file():
             raise InputError(
                 f"{self.folder} cannot be exported for ONNX Runtime", expected="a model that xmc_tf has trained",
-                received="a folder of PECOS" if pecos_class(self.folder) else "a model that was exported already",
-                fix="xmc_tf.load(folder).save(new folder) converts a model of PECOS",
+                received="a PECOS folder" if pecos_class(self.folder) else "a model that was already exported",
+                fix="convert a PECOS model first: xmc_tf.load(folder).save(new_folder)",
             )  # fmt: skip
 
         def write(place: Path) -> None:

@@ -111,7 +111,7 @@ def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...
 
 @cache
 def _warn_of_another_depth(name: str, entries: int, depth: int) -> None:
-    done = f"the last {depth} are used" if entries > depth else "the first is also used above it"
+    done = f"the last {depth} are used" if entries > depth else "the first is also used for the levels above"
     _LOG.warning("%s has %d entries, the tree has %d levels: %s", name, entries, depth, done)
 
 

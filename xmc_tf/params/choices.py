@@ -31,7 +31,7 @@ def ranker_negatives(text: str) -> str:
 
 
 def matcher_negatives(text: str) -> str:
-    """Check a matcher's negative sampling, which is a sum of tfn and man, or all."""
+    """Check a matcher's negative sampling, which is "all", or a sum of tfn and man."""
     if text.lower() == "all":
         return "all"
     try:

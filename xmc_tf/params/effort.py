@@ -34,8 +34,8 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
     """Add --trees and --effort. ``tables``: the command also trains on tables, where --effort has a default."""
     flags.add_argument(
         "--trees", type=whole, default=1, metavar="INT",
-        help="number of label trees of the rankers, with successive seeds, whose scores are averaged; more find better "
-        "labels, and multiply the rankers' time and memory",
+        help="number of label trees of the rankers, whose scores are averaged (their seeds are successive); more trees "
+        "find better labels, but multiply the rankers' time and memory",
     )  # fmt: skip
     costs = "; ".join(f"{name}: {cost}" for name, cost in EFFORTS.items())
     what, default = "number and shapes of the label trees, Cp and Cn", "one tree, set by the other flags"
@@ -47,7 +47,7 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
     )
     flags.add_argument(
         "--effort", choices=tuple(EFFORTS),
-        help=f"choose {what} by the data (cost of the rankers: {costs}).{compared if tables else ''} "
+        help=f"choose {what} to suit the data (cost of the rankers: {costs}).{compared if tables else ''} "
         f"(default: {default})",
     )  # fmt: skip
 
@@ -55,8 +55,8 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with the trees for the data, and with the solver settings for them if these are at their
-    defaults. The trees are flat: up to several hundred clusters are children of the root, which finds better labels
+    """Return the parameters with trees that suit the data and, if Cp and Cn have their defaults, with values that suit
+    these trees. The trees are flat: up to several hundred clusters are children of the root, which finds better labels
     than several narrow levels.
     """
     if effort is None:
@@ -70,7 +70,7 @@ def params_of_effort(
     if shaped or len(params.trees) > 1:
         what = " and ".join(name.replace("_", "-") for name in shaped) or f"{len(params.trees)} trees"
         raise InputError(
-            f"the effort {effort!r} and {what} exclude each other",
+            f"the effort {effort!r} and {what} cannot be combined",
             expected="either an effort, which chooses the number and shapes of the trees, or your own values",
             fix="leave one of them out",
         )
@@ -90,10 +90,10 @@ def params_of_effort(
 def encoder_params_of_effort(
     params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
 ) -> XTransformerParams:
-    """Return the parameters with the rankers' trees for the data. The solver and the fine-tuning tree stay."""
+    """Return the parameters with rankers' trees that suit the data; keep solver settings and fine-tuning tree."""
     if effort is not None and params.only_encoder:
         raise InputError(
-            f"the effort {effort!r} chooses the trees of rankers, and there are none", received="--only-encoder",
+            f"the effort {effort!r} chooses the rankers' trees, but there are no rankers", received="--only-encoder",
             fix="leave one of them out",
         )  # fmt: skip
     linear = XRLinearParams(tree=params.refined_indexer_params)

@@ -22,7 +22,7 @@ class HierarchicalKMeansParams(Params):
     )  # fmt: skip
     min_codes: int | None = param_field(None, low=1, help="number of nodes of the top level (default: nr_splits)")
     max_leaf_size: int = param_field(
-        100, low=1, help="maximum number of labels per leaf; with the number of labels or more, there is no tree"
+        100, low=1, help="maximum number of labels per leaf; if it is at least the number of labels, there is no tree"
     )
     spherical: bool = param_field(True, help="scale the k-means centroids to length 1 after each iteration")
     seed: int = param_field(0, low=0, high=LARGEST_SEED, help="random seed")
@@ -70,7 +70,7 @@ class LinearLevelParams(Params):
     bias: float = param_field(1.0, help="value of the constant bias feature; 0 or less: no bias")
     threads: int = param_field(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
     verbose: int = param_field(0, low=0, help="verbosity of the solver")
-    newton_eps: float = param_field(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL, which is solved in the dual")
+    newton_eps: float = param_field(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL (solved in its dual form)")
 
     @property
     def nonzeros_limit(self) -> int | None:
@@ -135,7 +135,7 @@ class RankerParams(Params):
     shallow: bool = param_field(False, help="add no levels above an incomplete tree")
     rel_mode: str = param_field(
         "disable", choices=choices.RELEVANCE_MODES,
-        help="levels at which relevance weighs the loss: none, all (induce), or the last (ranker-only)",
+        help="levels at which relevance weights the loss: none, all (induce), or the last (ranker-only)",
     )  # fmt: skip
     rel_norm: str = param_field(
         "no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document"

@@ -25,7 +25,7 @@ class MatcherParams(Params):
         "centroid", choices=choices.BOOTSTRAPS, help="initial weights of the label head"
     )
     lr_schedule: str = param_field("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
-    threshold: float = param_field(0.1, low=0, help="zero linear weights below this magnitude")
+    threshold: float = param_field(0.1, low=0, help="no effect: the label head keeps all weights")
     hidden_dropout_prob: float = param_field(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
     batch_size: int = param_field(
         32, low=1, help="documents (or windows of long ones) per step and rank; larger is faster and takes more memory"
@@ -91,26 +91,26 @@ class MatcherParams(Params):
         None, help="scale embeddings to length 1 before the label head (default: only for cross-entropy)"
     )
     logit_scale: float | None = param_field(
-        None, above=0, help="factor of the embeddings before the label head (default: 20 if they have length 1, else 1)"
+        None, above=0, help="factor to multiply embeddings by before the label head (default: 20 for length 1, else 1)"
     )
     token_budget: int | None = param_field(
-        None, low=1, help="maximum number of tokens per step and rank, with padding (default: no limit but batch_size)"
+        None, low=1, help="maximum number of tokens per step and rank, with padding (default: only batch_size limits)"
     )
     mixed_precision: str = param_field(
         "auto", choices=choices.PRECISIONS,
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
-        "(Intel processors with AMX, AMD processors with AVX512-BF16, GPUs with tensor cores)",
+        "(Intel processors with AMX, AMD processors with AVX512-BF16, GPUs of compute capability 8.0 or higher)",
     )  # fmt: skip
     head_precision: str = param_field(
         "fp32", choices=choices.HEAD_PRECISIONS,
-        help="number format of the label head: fp32, or bf16 for heads of a million nodes and more: 2 bytes a weight "
-        "instead of 16 in training, updated while gradients are computed; only with negative_sampling all",
+        help="number format of the label head: fp32, or bf16 for a million nodes and more, which takes 2 bytes per "
+        "weight in training instead of 16; only with negative_sampling all and without gradient accumulation",
     )  # fmt: skip
     xla: bool = param_field(False, help="compile the encoder with XLA")
     route: str = param_field(
         "auto", choices=choices.ROUTES, help="what ranks exchange: rows of the label head, or embeddings (features)"
     )
-    wire: str = param_field("fp32", choices=choices.WIRES, help="number format of that exchange")
+    wire: str = param_field("fp32", choices=choices.WIRES, help="number format of what ranks exchange")
 
     @property
     def normalizes(self) -> bool:
@@ -131,7 +131,7 @@ class MatcherParams(Params):
 
     @property
     def bootstrap(self) -> str:
-        """Method that computes the label head's initial weights. "linear" with a cost-sensitive ranker is
+        """Method that computes the label head's initial weights; with ``cost_sensitive_ranker``, "linear" becomes
         "weighted-linear".
         """
         weighted = self.bootstrap_method == "linear" and self.cost_sensitive_ranker
@@ -143,7 +143,7 @@ class MatcherParams(Params):
         return self.head_precision == "bf16"
 
     def check_together(self) -> None:
-        """Check that an encoder is given, and that the other options fit a bfloat16 head."""
+        """Check that an encoder is given, and that the other options can be combined with a bfloat16 head."""
         if self.trains_head_in_place:
             for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
                 if getattr(self, name) != needed:
@@ -170,9 +170,9 @@ class MatcherPredParams(Params):
     )  # fmt: skip
     ensemble_method: str | None = param_field(
         None, choices=choices.ENSEMBLES,
-        help="how the scores of the label head and the rankers are combined (default: average for a head trained with "
-        "cross-entropy, whose scores are probabilities; else the rankers' scores alone); transformer-only in PECOS's "
-        "files applies only to the levels during fine-tuning, as in PECOS",
+        help="how to combine the scores of the label head and the rankers (default: average if the head was trained "
+        "with cross-entropy, else the rankers' scores alone); in PECOS's parameter files, transformer-only applies "
+        "only to the scores during fine-tuning, and the rankers alone score the final labels",
     )  # fmt: skip
     truncate_length: int = param_field(
         128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"

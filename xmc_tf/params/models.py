@@ -10,7 +10,7 @@ from xmc_tf.params.values import param_field
 
 @dataclass(frozen=True)
 class XRLinearParams(Params):
-    """Options of the whole linear model.
+    """Options of a linear model: rankers, label trees and TF-IDF.
 
     Example:
         >>> XRLinearParams(tree=HierarchicalKMeansParams(nr_splits=32), tfidf=TfidfParams(ngram_max=1))
@@ -36,7 +36,7 @@ class XRLinearParams(Params):
 
 @dataclass(frozen=True)
 class XTransformerParams(Params):
-    """Training options of the whole model."""
+    """Training options of an XR-Transformer: trees, encoder, label head and rankers."""
 
     pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
@@ -56,18 +56,18 @@ class XTransformerParams(Params):
     )
     do_fine_tune: bool = param_field(True, help="fine-tune the encoder; if false, use the pre-trained weights")
     only_encoder: bool = param_field(False, help="do not train rankers")
-    fix_clustering: bool = param_field(False, help="use the tree of the encoder for the rankers too")
+    fix_clustering: bool = param_field(False, help="use the fine-tuning tree for the rankers too")
     max_match_clusters: int = param_field(32768, low=1, help="fine-tune only on levels with at most this many clusters")
     # Options that PECOS does not have.
     probabilities: bool | None = param_field(
         None,
-        help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: if "
-        "label names are evidence)",
+        help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: true if "
+        "label names are used, or if the encoder is fine-tuned with cross-entropy on 200 or more documents)",
     )  # fmt: skip
     label_names: bool | None = param_field(
         None,
-        help="find label names in texts, as evidence for calibrated probabilities; better answers, up to twice the "
-        "training time of the rankers (default: if there are label names)",
+        help="find label names in texts, as evidence for calibrated probabilities; improves predictions, but can "
+        "double the training time of the rankers (default: true if there are label names)",
     )  # fmt: skip
     embedding_weight: float | None = param_field(
         None, above=0,
@@ -98,7 +98,7 @@ class XTransformerParams(Params):
 
 @dataclass(frozen=True)
 class XTransformerPredParams(Params):
-    """Prediction options of the whole model."""
+    """Prediction options of an XR-Transformer."""
 
     pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.PredParams"
 

@@ -16,7 +16,7 @@ from xmc_tf.params.shared_flags import add_arguments, from_arguments
 from xmc_tf.params.values import param_field
 
 SEARCH = ("only_topk", "beam_size", "post_processor")
-"""The options of the search through the tree, which a training records as the model's defaults."""
+"""The options of the search through the tree, which training records as the model's defaults."""
 DECISIONS = ("scores", "threshold", "min_precision")
 """The options that decide about the kind of scores, and about the labels that are good enough."""
 
@@ -41,9 +41,9 @@ class PredictionOptions(Params):
     Args:
         beam_size: number of nodes kept at each level above the labels; larger is slower and more exact.
         only_topk: number of labels per document; with a threshold, the maximum number.
-        post_processor: function applied to the scores of each level; only for the rankers' scores.
+        post_processor: function applied to the scores of each level; if set, predictions are not probabilities.
         scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
-            probabilities if the model was trained with label names).
+            probabilities if the model was trained to predict them).
         threshold: minimum score of a label (default: none).
         min_precision: return as many labels as possible of which at least this share is right, measured on held-out
             documents.
@@ -65,7 +65,7 @@ class PredictionOptions(Params):
     scores: str | None = param_field(
         None, choices=SCORES,
         help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
-        "(default: probabilities if the model was trained with label names)",
+        "(default: probabilities if the model was trained to predict them)",
     )  # fmt: skip
     threshold: float | None = param_field(None, help="minimum score of the labels returned")
     min_precision: float | None = param_field(
@@ -84,9 +84,9 @@ class PredictionOptions(Params):
     quiet: bool = param_field(False, help="hide progress")
 
     def check_together(self) -> None:
-        """Raise an error for options that exclude each other."""
+        """Raise an error for options that are mutually exclusive."""
         if self.threshold is not None and self.min_precision is not None:
-            raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
+            raise InputError("--threshold and --min-precision are mutually exclusive", fix="leave one of them out")
         if self.scores == "probability" and self.post_processor is not None:
             raise InputError(
                 "probabilities have no post-processor", received=self.post_processor,

@@ -28,24 +28,24 @@ class SequenceParams(Params):
     train_data: str = param_field("part_*.npz", help="parts of data_dir to train on, with wildcards")
     eval_data: str = param_field("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
     max_len: int = param_field(
-        50, low=2, high=10_000, help="maximum length of a sequence: the model sees the last items"
+        50, low=2, high=10_000, help="maximum length of a sequence: the model sees only the last items"
     )
     sliding_step: int = param_field(
-        25, low=1, help="step, in items, between the sequences of a long history; at most max_len, smaller repeats more"
+        25, low=1, help="step, in items, between a long history's sequences; at most max_len; smaller repeats more"
     )
-    num_workers: int = param_field(2, low=1, high=64, help="threads that prepare batches ahead")
+    num_workers: int = param_field(2, low=1, high=64, help="number of threads that prepare batches in advance")
     # Model.
     embed_dim: int = param_field(64, low=1, high=16_384, help="width of an item's embedding")
-    n_heads: int = param_field(2, low=1, help="attention heads; embed_dim must be a multiple")
-    n_layers: int = param_field(2, low=1, high=64, help="transformer layers")
+    n_heads: int = param_field(2, low=1, help="number of attention heads; must divide embed_dim")
+    n_layers: int = param_field(2, low=1, high=64, help="number of transformer layers")
     mask_prob: float = param_field(0.2, low=0.0, below=1.0, help="probability of masking an item; bert4rec only")
     dropout: float = param_field(0.1, low=0.0, below=1.0, help="dropout rate")
     # Loss.
     loss: str = param_field(
-        "full", choices=("full", "sampled"), help="softmax over all items, or over a sample: faster beyond 100,000"
+        "full", choices=("full", "sampled"), help="softmax over all items, or over a sample (faster beyond 100,000)"
     )
     negatives: int = param_field(
-        2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only"
+        2048, low=1, help="number of sampled items per step, shared by all ranks; only for loss sampled"
     )
     sampling: str = param_field(
         "log-uniform", choices=("log-uniform", "frequency"),
@@ -59,13 +59,13 @@ class SequenceParams(Params):
     lr_cycles: int = param_field(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
-    warmup_steps: int = param_field(0, low=0, help="steps in which the learning rate rises from 0")
+    warmup_steps: int = param_field(0, low=0, help="number of steps in which the learning rate rises from 0")
     weight_decay: float = param_field(0.0, low=0.0, help="weight decay, decoupled from the gradient as in AdamW")
     max_grad_norm: float = param_field(
         5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)"
     )
-    per_device_train_batch_size: int = param_field(128, low=1, help="sequences in a step, per rank")
-    per_device_eval_batch_size: int = param_field(256, low=1, help="users in a batch of evaluation, per rank")
+    per_device_train_batch_size: int = param_field(128, low=1, help="number of sequences per step and rank")
+    per_device_eval_batch_size: int = param_field(256, low=1, help="number of users per evaluation batch and rank")
     patience: int = param_field(
         3, low=0, help="stop early after this many evaluations without a better NDCG@10; 0: never"
     )
@@ -82,10 +82,10 @@ class SequenceParams(Params):
         "features", choices=("features", "rows"),
         help="what ranks exchange for a sampled loss: embeddings of positions (features), or rows of sampled items",
     )  # fmt: skip
-    wire: str = param_field("fp32", choices=WIRES, help="number format of that exchange; fewer bits are less exact")
+    wire: str = param_field("fp32", choices=WIRES, help="format of the numbers exchanged; fewer bits are less exact")
     # Output.
     model_dir: str = param_field("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
-    logdir: str | None = param_field(None, help="folder for TensorBoard; default: none")
+    logdir: str | None = param_field(None, help="folder for TensorBoard's log files (default: none)")
 
     def check_together(self) -> None:
         """Check rules that involve several parameters."""

@@ -91,7 +91,7 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
     "encode": {
         "--batch-gen-workers": _BATCHES,
         "--max-pred-chunk": "documents are read in batches; only their embeddings are kept in memory",
-        "--local_rank": "each rank takes its device by its number on the host",
+        "--local_rank": "each rank selects its device by its number on the host",
     },
     "linear.train": {"--main-workload-factor": "ranks take work as they become free"},
     "preprocess build": {"--dtype": "features are always float32"},
@@ -105,7 +105,7 @@ SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
-    """Accept the command's flags without effect, each with one value. The reference lists them, the help does not."""
+    """Add the command's flags that have no effect, each with one value. Only the reference lists them, not the help."""
     for flag in WITHOUT_EFFECT[command]:
         parser.add_argument(*SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
@@ -127,7 +127,7 @@ def add_model(flags: _Flags, *, required: bool = False) -> None:
 def add_model_place(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the model's folder as a positional argument and as a flag; read it with :func:`model_place`."""
     parser.add_argument("model_place", nargs="?", metavar="MODEL", help=what)
-    parser.add_argument("-m", "--model-folder", metavar="MODEL", help="the same")
+    parser.add_argument("-m", "--model-folder", metavar="MODEL", help="same as MODEL; give one of the two")
 
 
 def model_place(arguments: argparse.Namespace) -> str:
@@ -136,7 +136,7 @@ def model_place(arguments: argparse.Namespace) -> str:
     if len(given) != 1:
         raise InputError(
             "both MODEL and -m are given" if given else "the model is missing", expected="the folder of one model",
-            fix="leave one of them out" if given else "-m model",
+            fix="leave one of them out" if given else "add -m model",
         )  # fmt: skip
     return given[0]
 
@@ -149,7 +149,7 @@ def add_queries(flags: _Flags) -> None:
     flags.add_argument(
         "-q", "--query", nargs="+", action="extend", metavar="TEXT",
         type=lambda text: sys.stdin.read().strip() if text == "-" else text,
-        help="one or several texts; may be repeated; - reads one from standard input",
+        help="one or more texts; may be repeated; - reads a text from standard input",
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def add_predictions(parser: argparse.ArgumentParser) -> None:
         "-o", "--save-pred-path", metavar="FILE",
         help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
     )  # fmt: skip
-    parser.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
+    parser.add_argument("-y", "--label-path", metavar="FILE", help="true labels, to print precision and recall")
     add_layout(parser)
 
 
@@ -192,14 +192,14 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
     only = "with --effort, " if with_effort else ""
     flags.add_argument(
         "--labels", metavar="FILE",
-        help="label names, one per line, in the order of the columns; alternative names follow after tabs",
+        help="label names, one per line in the order of the label columns, followed by alternative names after tabs",
     )  # fmt: skip
     flags.add_argument(
         "--vocabulary", metavar="FILE",
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the names of the labels; each line of --labels is then a "
         "concept's identifier or preferred name",
     )  # fmt: skip
-    enough = "if names are evidence; for linear rankers on a table, if there are enough documents"
+    enough = "true if label names are used, or for 200 documents or more with no encoder or with cross-entropy"
     flags.add_argument(
         "--probabilities", type=truth, default=None, metavar="true/false",
         help="predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores; they "
@@ -208,14 +208,14 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
     )  # fmt: skip
     flags.add_argument(
         "--label-names", type=truth, default=None, metavar="true/false",
-        help="learn from label names: each is a document with its label, and evidence where a text mentions it; gives "
-        "better answers, with probabilities, and finds labels without documents "
-        f"(default: {only}if there are texts and label names)",
+        help="learn from label names: each is a training document of its label, and evidence where a text mentions it; "
+        "improves predictions and probabilities, and finds labels without documents "
+        f"(default: {only}true if there are texts and label names)",
     )  # fmt: skip
 
 
 def add_keep_training_data(flags: _Flags, default: bool | None = False) -> None:
-    """Add --keep-training-data. With the default None, training on a table decides by the size of the data."""
+    """Add --keep-training-data. With the default None, training on a table decides by data size."""
     said = "up to 20 MB" if default is None else str(default).lower()
     flags.add_argument(
         "--keep-training-data", nargs="?", const=True, type=truth, default=default, metavar="true/false",

@@ -26,7 +26,7 @@ def _languages(text: str) -> str:
     codes = [code.strip().lower() for code in text.split(",")]
     mixed = len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
     if mixed or not all(re.fullmatch("[a-z]{2,4}", code) for code in codes):
-        raise ValueError(f"{AUTO}, {AS_WRITTEN}, or codes of languages, such as fi or fi,sv")
+        raise ValueError(f"{AUTO}, {AS_WRITTEN}, or language codes such as fi or fi,sv")
     return ",".join(dict.fromkeys(codes))
 
 
@@ -55,8 +55,8 @@ class TfidfParams(Params):
     )  # fmt: skip
     piece_weight: float | None = param_field(
         None, above=0, high=10,
-        help="weight of pieces relative to words (default: 0.5; in languages that write compounds as one word 0.7; for "
-        "texts of more than 40 words 0.2 less)",
+        help="weight of pieces relative to words (default: 0.5; 0.7 in languages that write compounds as one word; 0.2 "
+        "less for texts of more than 40 words)",
     )  # fmt: skip
 
     @property
@@ -127,7 +127,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
         raise InputError(
             f"{place}: type is not supported", expected='"type": "tfidf"',
             received=repr(config.get("type"))[:60] if isinstance(config, dict) else type(config).__name__,
-            fix="use tfidf, or compute the features with your vectorizer and give the matrix with -x",
+            fix="use tfidf, or compute the features with your vectorizer and pass the matrix with -x",
         )  # fmt: skip
     kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
     for key, value in kwargs.items():
@@ -161,7 +161,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
 def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
     """Return the single vectorizer of a configuration, and the norm that is applied at the end."""
     if not isinstance(kwargs, dict):
-        raise InputError(f"{place}: kwargs is not an object", expected="the vectorizer's parameters in JSON")
+        raise InputError(f"{place}: kwargs is not an object", expected="a JSON object with the vectorizer's parameters")
     if "base_vect_configs" not in kwargs:
         return kwargs, kwargs.get("norm", "l2")
     base = kwargs["base_vect_configs"]
@@ -182,5 +182,5 @@ def _unsupported(place: str, key: str, expected: str, received: Any) -> InputErr
     return InputError(
         f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support", expected=expected,
         received=json.dumps(received)[:60],
-        fix=f"leave {key} out, or compute the features with PECOS and give the matrix with -x",
+        fix=f"leave {key} out, or compute the features with PECOS and pass the matrix with -x",
     )  # fmt: skip

@@ -45,7 +45,7 @@ def param_field(
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The form of a parameter, which follows from its annotation."""
+    """The type of a parameter, derived from its annotation."""
 
     type: type
     optional: bool

@@ -9,7 +9,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Assign a GPU to this process, if there is one, before TensorFlow starts computing; return the device names."""
+    """Assign GPUs to this process, if there are any, before TensorFlow starts computing; return the device names."""
     with muted_stderr():
         import tensorflow as tf
 

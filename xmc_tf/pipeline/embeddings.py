@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xmc_tf.data import TokenStore
     from xmc_tf.encoder import Encoder
 
-BLOCK = 256  # documents, the unit of progress; not a rank's share, because the next run may have other ranks
+BLOCK = 256  # documents, the unit of progress; not a rank's share, because the next run may have more or fewer ranks
 GROUP = 4096  # documents encoded and written together, so that there are enough of similar length
 
 
@@ -40,7 +40,7 @@ def embed_documents(
     path, shape = folder / "E.npy", (store.nr_documents, encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
-    # Ranks take blocks in turn, so that in any order of the documents, all ranks get long ones.
+    # Ranks take blocks in turn, so that all ranks get long documents, whatever the order of the documents.
     mine = waiting[communicator.rank :: communicator.size]
 
     def encode(rows: np.ndarray, progress: Progress) -> np.ndarray:

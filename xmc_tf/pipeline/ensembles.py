@@ -32,7 +32,7 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
 
 
 def is_chosen(recipe: Recipe) -> bool:
-    """Return whether the user has chosen the ensemble method."""
+    """Return whether an option or a parameter file sets the ensemble method."""
     return (recipe.prediction.ensemble_method or recipe.last_prediction.ensemble_method) is not None
 
 

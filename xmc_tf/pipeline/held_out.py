@@ -28,8 +28,8 @@ class HeldOutRankers(NamedTuple):
     """Rankers that were trained without some documents, and the features of these documents."""
 
     rankers: Rankers
-    X: Features  # features of the documents, without those that exist only because of them
-    post_processor: str | None  # one with scores from 0 to 1; None: that of the rankers
+    X: Features  # features of the held-out documents, without those that exist only because of these documents
+    post_processor: str | None  # gives scores from 0 to 1; None: the rankers' own
 
 
 class TrainWithout(Protocol):
@@ -50,7 +50,7 @@ Plant = Callable[[Features, csr_matrix], Planted]
 def held_out_trainer(
     X: Features,
     Y: spmatrix,
-    plant: Plant,  # must not know the held-out documents: they would then be found by their own trees
+    plant: Plant,  # must not use the held-out documents: trees built from them would find them too easily
     *,
     nr_names: int = 0,
     R: spmatrix | None = None,
@@ -108,7 +108,7 @@ def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1
 
 def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_documents: int) -> EvidenceChoice:
     """Return whether a model with an encoder learns probabilities, and whether it uses label names as evidence."""
-    # Where head and rankers are averaged, held-out documents also decide whether the head does harm.
+    # If head and rankers are averaged, held-out documents also show whether the head makes predictions worse.
     averaged = params.do_fine_tune and params.head_gives_probabilities
     by_default = (
         "" if averaged

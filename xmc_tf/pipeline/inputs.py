@@ -53,7 +53,7 @@ def checksum(thing: Any) -> str | None:
 
 
 def files_of(name: str) -> list[list[str | int]] | None:
-    """Return the sizes and dates of a folder's files; None if the path is not a folder."""
+    """Return name, size and modification time of each file below a folder; None if the path is not a folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return None
@@ -103,7 +103,7 @@ def _add(total: Any, thing: Any) -> None:
         for line in thing:
             total.update((line.encode("utf-8", errors="replace") if isinstance(line, str) else bytes(line)) + b"\n")
     elif thing is not None:
-        raise TypeError(f"no checksum of {type(thing).__name__}")
+        raise TypeError(f"cannot compute a checksum of {type(thing).__name__}")
 
 
 _LOG = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class Recipe:
     seed: int = 0
     threads: int = -1  # of the linear parts; -1: one per core
     logdir: str | None = None  # folder of TensorBoard's files
-    effort: str | None = None  # "fast", "balanced" or "best" choose the rankers' trees by the data; None: as params say
+    effort: str | None = None  # "fast", "balanced" or "best": choose the rankers' trees by data size; None: use params
 
     def __post_init__(self) -> None:
         encoder_params_of_effort(self.params, self.effort, 1, 1)  # raises errors that do not depend on the data
@@ -161,7 +161,7 @@ class Recipe:
                 "the seed is out of range",
                 expected=f"a whole number from 0 to {LARGEST_SEED:,}",
                 received=str(self.seed),
-                fix="--seed",
+                fix="choose another --seed",
             )
 
     def for_data(self, nr_documents: int, nr_labels: int) -> Self:
@@ -183,7 +183,7 @@ class Recipe:
 
     @property
     def last_prediction(self) -> MatcherPredParams:
-        """The prediction parameters of the last level, which also determine how documents are read."""
+        """The prediction parameters of the last level, which also determine how the encoder reads documents."""
         chain = self.pred_params.matcher_params_chain
         return chain[-1] if isinstance(chain, tuple) else chain
 
@@ -230,8 +230,8 @@ class TrainingInputs:
         for what, count in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):
             if count is not None and count != train.nr_labels:
                 raise InputError(
-                    f"{what} and the label matrix have different labels",
-                    expected=f"{train.nr_labels:,}, the columns of the label matrix",
+                    f"{what} and the label matrix have different numbers of labels",
+                    expected=f"{train.nr_labels:,}, the number of columns of the label matrix",
                     received=f"{count:,}",
                 )
         if held_out is None:
@@ -242,8 +242,8 @@ class TrainingInputs:
         if (held_out.X is None) != (train.X is None):
             raise InputError(
                 "training and validation need the same kind of features",
-                expected="features with both, or with neither",
-                received="features with " + ("training" if held_out.X is None else "validation") + " alone",
+                expected="features for both, or for neither",
+                received="features only for " + ("training" if held_out.X is None else "validation"),
                 fix="give both -x and -xt, or neither",
             )
         if held_out.X is not None and train.X is not None:

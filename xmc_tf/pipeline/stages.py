@@ -76,7 +76,7 @@ class Stages:
         found = on_first_rank(self.communicator, lambda: self._find(name, key))
         if found is not None:
             stage = Stage(name, self.folder / name, key, found["facts"], found["seconds"], kept=True)
-            self._tell("%s: kept from before%s", name, _in_words(stage))
+            self._tell("%s: reused from an earlier run%s", name, _in_words(stage))
         else:
             part = self.folder / f"{name}.part"
             resumes_from(f"the stage {name}; the stages before it are kept in {self.folder}")
@@ -95,7 +95,7 @@ class Stages:
 
     @contextmanager
     def log_step(self, name: str, summary: Callable[[], str]) -> Iterator[None]:
-        """Log a step between stages that can resume without a stage of its own, such as tokenization."""
+        """Log a step that can resume without being a stage, such as tokenization."""
         start = time.monotonic()
         yield
         stage = Stage(name, self.folder, "", {"summary": summary()}, time.monotonic() - start, kept=False)
@@ -113,7 +113,7 @@ class Stages:
         """Remove the work folder after its results have been moved elsewhere."""
 
         def remove() -> None:
-            # After an interruption, the rest is still a work folder, in which no half removed stage counts as complete.
+            # If interrupted, the rest is still a work folder, in which no partially removed stage counts as complete.
             for stage in self.folder.iterdir():
                 if stage.is_dir():
                     _discard(stage, _RECORD, _BEGUN)
@@ -180,11 +180,11 @@ def digest(value: Any) -> str:
 def _as_json(value: Any) -> Any:
     if isinstance(value, Params):
         return with_effect(value.to_json())
-    raise TypeError(f"no input of a stage: {type(value).__name__}")
+    raise TypeError(f"a stage cannot have an input of type {type(value).__name__}")
 
 
 def _discard(folder: Path, *records: str) -> None:
-    """Remove a folder, its records first, so that a partially removed folder is never resumed from."""
+    """Remove a folder, its records first, so that no run resumes from a partially removed folder."""
     for record in records:
         (folder / record).unlink(missing_ok=True)
     if folder.exists():

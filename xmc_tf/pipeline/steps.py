@@ -42,7 +42,7 @@ def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams,
     if len(scales) != levels or min(scales) <= 0:
         raise InputError(
             "--steps-scale does not fit the tree",
-            expected=f"{levels} numbers above 0, one for each fine-tuned level",
+            expected=f"a number above 0 for each fine-tuned level, {levels} in total",
             received=" ".join(f"{scale:g}" for scale in scales),
         )
     pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)
@@ -158,7 +158,7 @@ class TrainingSteps:
     # The encoder, fitted to the labels.
 
     def first_tree(self, features: Stage | None, pretrained: Stage) -> Stage:
-        """Return the tree for fine-tuning: the user's tree, or a tree built from features of labels or documents."""
+        """Return the stage of the tree for fine-tuning: a given tree, or one built from label or document features."""
         data, params = self.inputs, self.recipe.params.preliminary_indexer_params
         if data.tree is not None:
             tree = data.tree
@@ -238,7 +238,7 @@ class TrainingSteps:
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
-        """Compute the documents' embeddings, scaled to their length in the rankers' features."""
+        """Compute the documents' embeddings, scaled to the length ``vector_length`` of the parameters."""
         length = self.recipe.params.vector_length
         return self.stages.run(
             name,
@@ -277,7 +277,7 @@ class TrainingSteps:
         return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """Train auxiliary rankers without the held-out documents, over trees with the options of the first few."""
+        """Train auxiliary rankers without the held-out documents. They have at most ``AUXILIARY_TREES`` trees."""
         inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out), "version": 2}
         return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
 
@@ -309,7 +309,7 @@ class TrainingSteps:
         return self.stages.run(name, make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
-        """Return the documents' features and embeddings side by side, memory-mapped from their files."""
+        """Return the documents' features and embeddings side by side; files are memory-mapped if possible."""
         sparse = dense = None
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
@@ -325,7 +325,7 @@ class TrainingSteps:
         return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
 
     def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
-        """Return the labels for the auxiliary rankers, which learn some of the labels only by name."""
+        """Return the labels of ``rows`` for the auxiliary rankers, which learn some labels only from their names."""
         documents = self.inputs.documents
         Y = csr_matrix(documents.Y)
         if not documents.nr_names:

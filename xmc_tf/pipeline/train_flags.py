@@ -36,13 +36,13 @@ USUAL_FLAGS = UsualFlags(
     python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt""",
     {
         "a table (CSV, TSV, JSON lines, Parquet, SQLite)": {
-            "TABLE": "texts and labels; settings are chosen on a share of its rows",
-            "--text-column": "columns of texts (default: guessed)",
-            "--label-column": "column of labels (default: guessed)",
-            "--label-separator": "between the labels of a cell (default: guessed)",
+            "TABLE": "texts and labels; settings are chosen on held-out rows",
+            "--text-column": "text columns (default: guessed)",
+            "--label-column": "label column (default: guessed)",
+            "--label-separator": "separator between the labels of a cell (default: guessed)",
             "--names-file": "names of labels that are identifiers",
             "--test-table": "test documents (default: a tenth of the rows)",
-            "--report": "write a report on the model, as a page of HTML",
+            "--report": "write an HTML report on the model to this folder",
         },
         "or files": {
             "-t": "texts, one per line",
@@ -56,7 +56,7 @@ USUAL_FLAGS = UsualFlags(
             "--effort": "more label trees: better answers, more time",
             "--minutes": "time for the whole training on a table",
             "--language": "language of the texts (default: found in them)",
-            "--keep-training-data": "so that documents can be appended later (default: up to 20 MB)",
+            "--keep-training-data": "allow appending documents later (default: for up to 20 MB)",
             "--seed": "random seed",
             "-n": "number of threads (default: one per core)",
         },
@@ -64,7 +64,7 @@ USUAL_FLAGS = UsualFlags(
             "--model-shortcut": "a folder, or a name on the Hugging Face hub",
             "--num-train-epochs": "number of training epochs (default: 3)",
             "--batch-size": "documents per step and rank (default: 32)",
-            "--truncate-length": "tokens that are read of a text (default: 128)",
+            "--truncate-length": "maximum number of tokens read per text (default: 128)",
             "--learning-rate": "peak learning rate (default: 0.0001)",
             "--logdir": "folder for TensorBoard's log files",
         },
@@ -72,9 +72,9 @@ USUAL_FLAGS = UsualFlags(
 )
 
 
-_DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree, then rankers on features and embeddings.
+_DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree; train rankers on features and embeddings.
 
-From a table with columns of texts and labels; settings are chosen on held-out rows, the model is measured on others.
+From a table with text and label columns. Settings are chosen on held-out rows; the model is evaluated on others.
 Without --model-shortcut, linear rankers are trained, in seconds instead of minutes:
     python -m xmc_tf.train data.csv -m model
     python -m xmc_tf.train data.csv -m model --text-column title,abstract --label-column keywords --model-shortcut NAME
@@ -137,7 +137,7 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     data.add_argument("-m", "--model-dir", metavar="DIR", help="folder to write the model to")
     data.add_argument("-tt", "--tst-text-path", metavar="FILE", help="texts of held-out documents, for validation")
     data.add_argument(
-        "-xt", "--tst-feat-path", nargs="+", metavar="FILE", help="features of the held-out documents; required with -x"
+        "-xt", "--tst-feat-path", nargs="+", metavar="FILE", help="features of the held-out documents, if -x is given"
     )
     data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
     add_layout(data)
@@ -159,7 +159,7 @@ def _add_tree(group: argparse._ArgumentGroup) -> None:
     _add_switch(
         group,
         "--fix-clustering",
-        "use the tree for fine-tuning for the rankers too, instead of a new one that also uses embeddings",
+        "use the fine-tuning tree for the rankers too, instead of a new tree that is also built from embeddings",
     )
     add_arguments(
         group, HierarchicalKMeansParams, "nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter"
@@ -180,7 +180,7 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         type=float,
         metavar="NUMBER",
-        help="factors of the number of training steps, one per level",
+        help="factors by which to multiply the number of training steps, one per level",
     )
     add_arguments(group, MatcherPredParams, "truncate_length", "long_texts", "max_windows")
     add_arguments(

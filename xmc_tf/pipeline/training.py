@@ -99,7 +99,7 @@ def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
 
 
 def portable(params: XTransformerParams) -> XTransformerParams:
-    """Return the parameters without paths of this machine, which are meaningless on others."""
+    """Return the parameters without local paths, which are meaningless on other machines."""
 
     def cleaned(level: MatcherParams) -> MatcherParams:
         name = level.init_model_dir or level.model_shortcut

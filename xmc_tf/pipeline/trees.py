@@ -1,4 +1,4 @@
-"""Train trees and rankers: a first tree for fine-tuning, then the trees that the rankers use."""
+"""Build trees and train rankers: a first tree for fine-tuning, then the trees that the rankers use."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -116,5 +116,5 @@ def trees_over(
 
 
 def read_tree(folder: Path) -> LabelTree:
-    """Load the tree from a stage."""
+    """Load the tree that :func:`write_tree` has written to a stage's folder."""
     return load_chain(folder / "tree")

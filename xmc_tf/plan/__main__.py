@@ -12,13 +12,13 @@ from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_si
 from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.plan.summary import estimate
 
-_DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training.
+_DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training run.
 
     python -m xmc_tf.plan --labels 3e6 --docs 2e6 --encoder bert-base --hosts 4x8 --device a100
     python -m xmc_tf.plan --labels 500k --docs 5M --hosts 1x2 --cores 8
 
-Without --encoder, the estimate is for linear rankers. It is based on the code that divides the work, and on measured
-speeds or your own."""
+Without --encoder, the estimate is for linear rankers. It uses speeds measured on other machines, or, with
+--docs-per-second, your own speed of fine-tuning."""
 _OF_ENCODERS = (
     "tokens", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device", "docs_per_second"
 )  # fmt: skip
@@ -50,20 +50,20 @@ def parser() -> argparse.ArgumentParser:
     add("--docs", type=whole, required=True, metavar="N", help="number of training documents")
     add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N",
         help="mean number of labels per document")  # fmt: skip
-    add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens that the encoder reads")
+    add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens read per document")
     add("--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features per document")
-    add("--features", type=whole, default=data.features, metavar="N", help="number of different TF-IDF features")
+    add("--features", type=whole, default=data.features, metavar="N", help="number of distinct TF-IDF features")
     add = out.add_argument_group("model").add_argument
-    add("--encoder", metavar="NAME", help=f"folder with config.json, or {', '.join(ENCODERS)}")
+    add("--encoder", metavar="NAME", help=f"encoder: a folder with config.json, or {', '.join(ENCODERS)}")
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
-    add("--epochs", type=number, default=fine.epochs, metavar="N", help="passes over the documents")
+    add("--epochs", type=number, default=fine.epochs, metavar="N", help="number of training epochs")
     add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
         help="maximum number of nodes at the level that is fine-tuned")  # fmt: skip
     add("--half", action="store_true", help="compute in half precision (--mixed-precision)")
     add("--head-precision", choices=HEAD_PRECISIONS, default="fp32",
-        help="number format of the label head; bf16: an eighth of the memory, for millions of nodes")  # fmt: skip
-    add("--trees", type=whole, default=1, metavar="N", help="number of trees of rankers")
-    add("--nr-splits", type=whole, default=fine.nr_splits, metavar="N", help="number of children of a node of the tree")
+        help="number format of the label head; bf16 takes far less memory, for millions of nodes")  # fmt: skip
+    add("--trees", type=whole, default=1, metavar="N", help="number of label trees of the rankers")
+    add("--nr-splits", type=whole, default=fine.nr_splits, metavar="N", help="number of children per node of the tree")
     add(
         "--max-leaf-size", type=whole, default=fine.max_leaf_size, metavar="N", help="maximum number of labels per leaf"
     )
@@ -72,10 +72,10 @@ def parser() -> argparse.ArgumentParser:
     add("--device", choices=sorted(DEVICES), default="cpu-core", help="hardware that each rank runs on")
     add("--docs-per-second", type=number, metavar="N",
         help="measured speed of fine-tuning on one rank (default: estimated from --device)")  # fmt: skip
-    add("--cores", type=whole, default=machines.cores_per_rank, metavar="N", help="cores of each rank, for the rankers")
+    add("--cores", type=whole, default=machines.cores_per_rank, metavar="N", help="cores per rank, used by the rankers")
     add("--network", type=number, default=machines.network * 8 / 1e9, metavar="GBIT",
-        help="gigabits per second of each host's network")  # fmt: skip
-    add("--memory", type=number, default=machines.memory / 1e9, metavar="GB", help="memory of each host")
+        help="network bandwidth of each host, in gigabits per second")  # fmt: skip
+    add("--memory", type=number, default=machines.memory / 1e9, metavar="GB", help="memory of each host, in GB")
     out.add_argument("--json", action="store_true", help="print all figures as JSON, in bytes and seconds")
     return out
 

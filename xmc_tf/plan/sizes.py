@@ -72,15 +72,15 @@ def encoder_size(name: str) -> EncoderSize:
     known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
     if known not in ENCODERS:
         raise InputError(
-            f"--encoder {name} is not known", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
-            fix="use one of similar size",
+            f"--encoder {name} is unknown", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
+            fix="name a known encoder of similar size",
         )  # fmt: skip
     return ENCODERS[known]
 
 
 def _from_config(path: Path) -> EncoderSize:
     held = parse_json(path.read_bytes(), of=str(path))
-    # DistilBERT and XLNet have names of their own.
+    # DistilBERT and XLNet use their own names.
     fields = {
         "layers": ("num_hidden_layers", "n_layers", "n_layer"),
         "width": ("hidden_size", "dim", "d_model"),
@@ -107,7 +107,7 @@ class Device:
     memory: float  # bytes; 0: the host's memory
 
 
-# Trainings of encoders commonly reach a third of a GPU's peak. The core's figure was measured by fine-tuning
+# Encoder training commonly reaches a third of a GPU's peak. The figure of a CPU core was measured by fine-tuning
 # all-MiniLM-L6-v2 on two cores with AVX-512.
 _OF_PEAK = 0.33
 DEVICES = {
@@ -156,7 +156,7 @@ def parse_hosts(text: str) -> tuple[int, int]:
     hosts, ranks = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if hosts < 1 or ranks < 1:
         raise InputError(
-            "--hosts is not valid", expected="hosts x ranks per host, such as 4x8, or ranks of one host",
+            "--hosts is not valid", expected="hosts x ranks per host, such as 4x8, or the number of ranks on one host",
             received=json.dumps(text),
         )  # fmt: skip
     return hosts, ranks

@@ -72,7 +72,7 @@ def features(data: DataSizes, machines: Machines) -> StageEstimate:
         "TF-IDF", memory=entries / machines.ranks * 16 + data.features * 200,
         sent=data.features * 24.0 if machines.ranks > 1 else 0.0,
         seconds=entries * _A_FEATURE_ENTRY / (machines.ranks * machines.cores_per_rank),
-        detail=f"{size(entries * 8)} of features on the shared folder",
+        detail=f"{size(entries * 8)} of features in the shared folder",
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def rankers(
     """Estimate the linear rankers. Their work is shared evenly, but takes at least as long as the root's task.
 
     ``width`` is the dimension of the embeddings next to the features, or 0. ``streamed`` rankers are written to disk as
-    soon as they are solved; by default, large data are streamed.
+    soon as they are solved (default: on one rank, for large data).
     """
     work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
@@ -224,7 +224,7 @@ def fine_tuning(
 def embeddings(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate the computation of all embeddings. A document takes a third of its time in a training step."""
+    """Estimate the cost of embedding all documents. Embedding one takes a third as long as training on it."""
     speed = device.half if options.half else device.single
     flops = encoder.forward_flops(data.tokens)
     each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed
@@ -234,5 +234,5 @@ def embeddings(
     return StageEstimate(
         "embeddings", memory=encoder.weights * _FLOAT + activations, on_device=device.memory > 0,
         seconds=data.documents * each / machines.ranks,
-        detail=f"{size(data.documents * encoder.width * _FLOAT)} on the shared folder",
+        detail=f"{size(data.documents * encoder.width * _FLOAT)} in the shared folder",
     )  # fmt: skip

@@ -87,7 +87,7 @@ def _warnings(stages: list[StageEstimate], machines: Machines, device: Device) -
         if stage.memory > _USABLE * limit:
             fix = "--batch-size, --tokens or --half" if stage.on_device else "more hosts, or fewer ranks per host"
             where = "the GPU" if stage.on_device else "a rank's share of the host"
-            found.append(f"{stage.name} needs {size(stage.memory)} per rank, {where} has {size(limit)} (fix: {fix})")
+            found.append(f"{stage.name} needs {size(stage.memory)} per rank; {where} has {size(limit)} (fix: {fix})")
         if stage.wire_share > _SLOW_WIRE:
             found.append(
                 f"{stage.name} waits {100 * stage.wire_share:.0f} % of its time for the network (fix: a larger "
@@ -109,7 +109,7 @@ def _assumptions(encoder: EncoderSize | None, options: FineTuningOptions) -> lis
 def warn_of_needs(
     data: DataSizes, folder: Path, threads: int, *, trees: int, shape: FineTuningOptions, streamed: bool | None = None
 ) -> None:
-    """Log the needs of training linear models in this process if it takes long. Warn if memory or disk is too small."""
+    """Log the resources that training linear models needs if it takes long. Warn if memory or disk is too small."""
     machine = Machines(1, 1, threads)
     stages = [
         tree(data, machine, shape.max_leaf_size),
@@ -127,13 +127,13 @@ def warn_of_needs(
     fix = "--layout search, a higher --threshold, or -z; see docs/how-to/memory.md"
     if (memory := available_memory()) is not None and most.memory > memory:
         _LOG.warning(
-            "the stage %s needs about %s of memory, but only %s are available, so it may be killed; fix: %s",
+            "the stage %s needs about %s of memory, but only %s is available, so training may be killed; fix: %s",
             most.name, size(most.memory), size(memory), fix,
         )  # fmt: skip
     free = shutil.disk_usage(next(place for place in folder.absolute().parents if place.exists())).free
     if disk > free:
         _LOG.warning(
-            "the model needs about %s on the disk, but only %s are free at %s; fix: free space, or use another folder",
+            "the model needs about %s on the disk, but only %s is free at %s; fix: free space, or use another folder",
             size(disk), size(free), folder.absolute().parent,
         )  # fmt: skip
 

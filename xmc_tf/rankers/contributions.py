@@ -14,7 +14,7 @@ class NodeContributions:
     """The score of one node on the path, and the contributions that add up to ``raw``."""
 
     level: int  # 0 below the root
-    node: int  # number of the node at its level; of the last level, the label
+    node: int  # number of the node at its level; on the last level, the label
     raw: float  # before the post-processor
     score: float  # after the post-processor, combined with that of the parent
     features: np.ndarray  # sparse features of the document that have a weight, ascending

@@ -1,4 +1,4 @@
-"""Rankers on disk, in PECOS's XLinear format, which both packages read.
+"""Rankers on disk, in PECOS's XLinear format.
 
 param.json                marks the folder as an XLinear model
 ranker/param.json         depth, numbers of features, codes, labels
@@ -87,8 +87,8 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Return the levels in a folder and their search layout, if it has a usable one. The weights are then read and
-    checked on first use.
+    """Return the levels in a folder and their search layout, or None if it is missing or unusable. With a layout,
+    weights are read and checked on first use.
     """
     folder = Path(folder)
     later = has_search(folder)
@@ -113,7 +113,7 @@ def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
             _check_parents(clusters, file.with_name("C.npz"))
             if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
                 raise InputError(
-                    f"{file.parent}: its parents do not match the nodes of the level above",
+                    f"{file.parent}: the parents in C.npz do not match the nodes of the level above",
                     expected=f"{levels[-1].clusters.shape[0]:,} parents", received=f"{clusters.shape[1]:,}",
                     fix="the folder contains files of two models: copy the model again",
                 )  # fmt: skip
@@ -144,8 +144,8 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = read_json(path, fix="copy the model again")
     if content.get("is_mmap"):
         raise InputError(
-            f"{path}: this model was compiled for one program's memory map",
-            fix="give the folder as training saved it, with W.npz and C.npz",
+            f"{path}: the rankers are in PECOS's memory-mapped format, which xmc_tf cannot read",
+            fix="use the original model folder, which contains W.npz and C.npz",
         )
     return content
 
@@ -172,7 +172,7 @@ def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
 
 
 def _check_parents(clusters: csc_matrix, path: Path) -> None:
-    """Raise an error if a node has two parents: a search would find it twice. Pruned nodes have no parent."""
+    """Raise an error if a node has several parents: a search would find it twice. Pruned nodes have no parent."""
     if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",

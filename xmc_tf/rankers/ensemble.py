@@ -32,7 +32,7 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Append the new labels in ``more``; with ``shares``, their scores are multiplied by the last label's score."""
+    """Append the new labels in ``more``, with scores capped at the last label's (``shares``: multiplied by it)."""
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
     owners = np.repeat(np.arange(found.shape[0]), sizes)
@@ -51,7 +51,7 @@ def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_m
 
 
 def beyond(found: csr_matrix, count: int) -> csr_matrix:
-    """Return the labels of each document after the first ``count``; scores are divided by that of the last of these."""
+    """Return each document's labels after the first ``count``, with scores divided by the ``count``-th score."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     kept = place >= count
@@ -74,7 +74,7 @@ def beginning(found: csr_matrix, count: int) -> csr_matrix:
     return out
 
 
-POOL = 30  # labels that each tree contributes to the first search; a label that a tree drops counts as 0 in the mean
+POOL = 30  # labels that each tree finds in the first search; a label that a tree does not find counts as 0 in the mean
 
 
 @dataclass(eq=False)
@@ -145,7 +145,7 @@ class TreeEnsemble:
         """Return the labels with the best mean scores over the trees. Each tree first finds ``first`` labels."""
         most = self.only_topk if only_topk is None else only_topk
         if most < 1:
-            raise InputError("beam size and top k must be at least 1", received=str(most))
+            raise InputError("only_topk must be at least 1", received=str(most))
         options: dict[str, Any] = {"beam_size": beam_size, "post_processor": post_processor, "threads": threads}
         return deepened(lambda size: self._best(X, size, options), most, first)
 

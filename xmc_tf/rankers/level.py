@@ -21,7 +21,7 @@ class UnreadWeights:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level of rankers."""
+    """The rankers of one level of a tree, and the assignment of its nodes to parents."""
 
     stored: csc_matrix | UnreadWeights  # features, then the bias if there is one, × nodes
     clusters: csc_matrix  # nodes × parents

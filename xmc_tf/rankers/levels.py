@@ -1,9 +1,9 @@
-"""Training problems of rankers: for all levels of a tree, for those above a cut (a matcher), or below it (a ranker).
+"""Training problems of rankers: all levels of a tree, the levels above a cut (matcher), or those below it (ranker).
 
 For a tree with cluster matrices C_0 … C_D and labels Y (all CSC), the training problem of level t has
 
 * labels Y_t = Y_{t+1} C_{t+1}: a document is a positive of a node if it is a positive of one of the node's labels,
-* matched documents M_t: Y_{t-1} (tfn), predictions of the upper levels (man), the user's negatives (usn), or a sum,
+* matched documents M_t: Y_{t-1} (tfn), predictions of the upper levels (man), user-supplied negatives (usn), or a sum,
 * costs of positives R_t = R_{t+1} C_{t+1}, scaled per document; none if relevance is disabled.
 """
 
@@ -68,7 +68,7 @@ def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
 def cost_chain(
     Y: spmatrix, R: spmatrix | None, chain: Sequence[csc_matrix], mode: str, norm: str
 ) -> list[csc_matrix | None]:
-    """Return the costs of each level's positives by ``rel_mode`` and ``rel_norm``; without ``R``, labels count as 1."""
+    """Return the costs of each level's positives, top level first (None: all 1). Without ``R``, each label costs 1."""
     if mode == "disable" or (mode == "ranker-only" and R is None):
         return [None] * len(chain)
     below = sorted_csc(Y if R is None else R).astype(np.float32, copy=True)
@@ -104,8 +104,8 @@ def matched_documents(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """Return the user's negatives for each level, including those derived from the levels below. The keys of ``user``
-    are the numbers of levels above the labels.
+    """Return the user-supplied negatives (documents × parents) of each level, including those derived from the levels
+    below. The keys of ``user`` are heights: 0 for the labels, 1 for their clusters, and so on.
     """
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
@@ -113,17 +113,17 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
     for height, matrix in matrices.items():
         if not 0 <= height < len(widths):
             raise InputError(
-                f"the user's negatives are for {height} levels above the labels, where there is none",
-                expected=f"0 to {len(widths) - 1}", received=str(height),
+                f"the user-supplied negatives (usn) are for height {height}, where the tree has no level",
+                expected=f"heights from 0 (labels) to {len(widths) - 1} (root)", received=str(height),
             )  # fmt: skip
         if matrix.shape[1] != widths[height]:
             raise InputError(
-                f"the user's negatives {height} levels above the labels do not fit the tree",
-                expected=f"{widths[height]:,} columns", received=f"{matrix.shape[1]:,} columns",
+                f"the user-supplied negatives (usn) for height {height} do not fit the tree",
+                expected=f"{widths[height]:,} columns, one per node", received=f"{matrix.shape[1]:,} columns",
             )  # fmt: skip
     if len(rows := {matrix.shape[0] for matrix in matrices.values()}) > 1:
         raise InputError(
-            "the user's negatives are not of the same documents", expected="as many rows in each matrix",
+            "the user-supplied negatives (usn) differ in number of rows", expected="the same in each matrix",
             received=", ".join(f"{count:,}" for count in sorted(rows)),
         )  # fmt: skip
     levels: list[csc_matrix | None] = [None] * depth
@@ -179,7 +179,7 @@ def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
     """Raise an error if the relevance matrix does not fit the labels. Both must be results of :func:`sorted_csc`."""
     if R.shape != Y.shape or not (np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)):
         raise InputError(
-            "the relevance matrix does not belong to the labels",
+            "the relevance matrix does not match the labels",
             expected=f"an entry above zero for each of the {Y.nnz:,} positives of Y ({Y.shape[0]:,} × {Y.shape[1]:,})",
             received=f"{R.nnz:,} entries in a matrix of {R.shape[0]:,} × {R.shape[1]:,}",
         )
@@ -188,7 +188,7 @@ def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """Return the cluster matrices from a single root down; levels are added above a top level of several nodes."""
+    """Return the cluster matrices from a single root down. Add levels if the top level has several nodes."""
     if not chain:
         return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]
@@ -197,7 +197,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
         below = nr_labels if last else matrices[t + 1].shape[1]
         if clusters.shape[0] != below:
             raise InputError(
-                f"matrix {t} of the cluster chain does not fit {'the labels' if last else 'the next'}",
+                f"matrix {t} of the cluster chain does not fit {'the labels' if last else 'the next matrix'}",
                 expected=f"{below:,} rows", received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
             )  # fmt: skip
     min_codes = 1 if params.shallow else params.min_codes  # 1: no level between them and the root
@@ -205,7 +205,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
 
 
 def trained_levels(params: RankerParams, depth: int) -> slice:
-    """Return the levels that ``mode`` selects ("matcher": all but the last ``ranker_level``; "ranker": only these)."""
+    """Return the levels to train: all, all but the last ``ranker_level`` ("matcher"), or only those ("ranker")."""
     if params.mode == "full-model":
         return slice(0, depth)
     most = depth - 1 if params.mode == "matcher" else depth
@@ -259,7 +259,7 @@ class Levels:
         return [range(a, b) for a, b in zip(starts, [*starts[1:], self.depth], strict=True)]
 
     def problem(self, t: int, predicted: spmatrix | None = None) -> LevelProblem:
-        """Return the training problem of level ``t``; if it waits, pass the predictions of the levels above."""
+        """Return the training problem of level ``t``. If ``waits(t)``, pass the predictions of the levels above."""
         matched = None
         if self.clusters[t].shape[1] > 1:
             # The first level of a ranker has several parents, but no level above with their labels.

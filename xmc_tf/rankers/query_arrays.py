@@ -30,7 +30,7 @@ def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np
     """Return the parents to start from and their scores as CSR arrays in the form that kernels read."""
     if codes.shape != shape:
         raise InputError(
-            "the codes to start from do not fit",
+            "the codes to start the search from have the wrong shape",
             expected=f"{shape[0]:,} documents × {shape[1]:,} parents of the first level",
             received=f"{codes.shape[0]:,} × {codes.shape[1]:,}",
         )

@@ -55,7 +55,7 @@ class Instances:
 
     @property
     def entries(self) -> np.ndarray:
-        """Number of values of each document."""
+        """Number of feature values of each document, counting one for the bias."""
         return np.diff(self.indptr) + self.dense.shape[1] + 1
 
     def weights_shape(self, problem: LevelProblem) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
 
 
 def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
-    """Return the tasks of clusters, given each cluster's number of labels and number of values of matched documents."""
+    """Return the tasks of clusters. ``entries`` counts the feature values of each cluster's matched documents."""
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)
@@ -93,7 +93,7 @@ def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
 
 
 def task_labels(problem: LevelProblem, tasks: LevelTasks, i: int) -> np.ndarray:
-    """Return the labels of a task, the most frequent first: they need most passes, and lanes should end together."""
+    """Return the labels of a task by descending frequency, so that lanes of a register end at about the same time."""
     cluster, indptr = int(tasks.cluster[i]), problem.labels.indptr
     span = slice(problem.clusters.indptr[cluster], problem.clusters.indptr[cluster + 1])
     labels = problem.clusters.indices[span].astype(np.int64)
@@ -133,7 +133,7 @@ def solver_settings(params: LinearLevelParams) -> SolverSettings:
 
 
 def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:
-    """Run (number of labels, call) pairs in threads, and yield the results in order; put the longest call first."""
+    """Run (number of labels, call) pairs in threads and yield the results in order. Pass the longest calls first."""
     calls = list(calls)
     total = sum(count for count, _ in calls)
     with Progress(title, total, "labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
@@ -151,8 +151,8 @@ def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: s
 def matched_rows(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted documents of a task, and a mask of those matched to the cluster, which are negatives of every
-    label unless they are its positives.
+    """Return the sorted documents of a task, and a mask of those matched to the cluster. A matched document is a
+    negative of each label of which it is not a positive.
     """
     if problem.matched is None:
         return np.arange(instances.nr_rows, dtype=np.int32), np.ones(instances.nr_rows, np.bool_)

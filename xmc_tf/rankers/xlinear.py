@@ -25,10 +25,10 @@ from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
 
 
 def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
-    """Return ascending, distinct label numbers; raise InputError if there are none or one does not exist."""
+    """Return the distinct label numbers in ascending order. Raise InputError if there are none or one is invalid."""
     numbers = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
     if numbers.size == 0:
-        raise InputError("no labels are given to predict", expected="at least one label number")
+        raise InputError("the list of labels to predict is empty", expected="at least one label number")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InputError(
             "the labels to predict are not label numbers", expected="a list of whole numbers",
@@ -44,7 +44,7 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
 
 
 def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
-    """Return the levels with only the nodes that lead to ``labels``; numbers are kept, and weights are shared."""
+    """Return the levels with only the nodes that lead to ``labels``. Node numbers are kept, and weights are shared."""
     kept = np.zeros(levels[-1].clusters.shape[0], bool)
     kept[labels] = True
     out: list[Level] = []
@@ -111,7 +111,7 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequ
 
 
 def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
-    """Return each node's parent and its position among its siblings, or -1 for nodes that are not in the tree."""
+    """Return each node's parent and position among its siblings. Both are -1 for nodes that are not in the tree."""
     clusters, counts = level.clusters, np.diff(level.clusters.indptr)
     parent, child = (np.full(clusters.shape[0], -1, np.int64) for _ in range(2))
     parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
@@ -203,8 +203,8 @@ class XLinear:
         return self._stored is not None and self._stored.alone and self._all_levels is None
 
     def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
-        """Call ``run`` with the chunks. If their stored layout is damaged, arrange the weights in memory and call it
-        again, or raise an error if there is no other copy.
+        """Call ``run`` with the chunks. If the stored layout is damaged, build the chunks from the weights and call
+        ``run`` again, or raise an error if there is no other copy of the weights.
         """
         chunks = self.chunks(nr_dense, threads)
         run(chunks)
@@ -226,7 +226,7 @@ class XLinear:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
-        """Return rankers that share the weights and predict only the given (ascending) labels that are allowed."""
+        """Return rankers that share the weights and predict only those of ``labels`` (ascending) that are allowed."""
         levels, some = self._all_levels or self.levels, restricted(self.levels, labels)
         chunks = with_children(self.chunks(self.nr_dense), levels, some)
         return replace(self, levels=some, _all_levels=levels, _chunks=chunks)
@@ -262,7 +262,7 @@ class XLinear:
         if only_topk is not None:
             most[-1] = only_topk
         if min(most) < 1:
-            raise InputError("beam size and top k must be at least 1", received=f"{most}")
+            raise InputError("beam size and top k must be at least 1", received=f"{most}, from the top level down")
         # No level can keep more nodes than it has.
         most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
         parents = self.levels[0].clusters.shape[1]
@@ -289,11 +289,11 @@ class XLinear:
         return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Return the scores of the entries of ``selected``, equal to those of a search that keeps all ancestors."""
+        """Return the scores of the (document, label) pairs in ``selected``, as if the beam kept all their ancestors."""
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
             raise InputError(
-                "the selected outputs do not fit", expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
+                "selected has the wrong shape", expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
                 received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
             )  # fmt: skip
         paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)

@@ -34,7 +34,7 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
     forced = environment.get("XMC_TF_COMMUNICATOR")
     if forced:
         if forced not in ("solo", "horovod", "mpi"):
-            raise InputError("XMC_TF_COMMUNICATOR", expected="solo, horovod or mpi", received=repr(forced))
+            raise InputError("unknown XMC_TF_COMMUNICATOR", expected="solo, horovod or mpi", received=repr(forced))
         return forced, f"XMC_TF_COMMUNICATOR={forced}"  # type: ignore[return-value]
     for kind, rank_name, size_name in _LAUNCHERS:
         if rank_name in environment:
@@ -48,8 +48,8 @@ def choose_communicator() -> Communicator:
     """Return this process's communicator. All ranks must make the first call; later calls return the same object.
 
     Processes started by ``horovodrun`` over Gloo use Horovod. Those started by ``mpiexec``, ``srun`` or ``horovodrun
-    --mpi`` use mpi4py. All others run alone. Afterwards, all ranks end if one has an error, if their launcher ends, or
-    if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
+    --mpi`` use mpi4py. All others run alone. ``$XMC_TF_COMMUNICATOR`` overrides this. Afterwards, all ranks end if one
+    has an error, if their launcher ends, or if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
     """
     launcher.end_with_launcher()
     run_records.start()

@@ -83,7 +83,7 @@ class Communicator(ABC):
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
         """Send ``values[r]`` to each rank r, and return the received values in rank order."""
         if len(values) != self.size:
-            raise InputError("alltoall: values", expected=f"{self.size}, one for each rank", received=str(len(values)))
+            raise InputError("alltoall: wrong number of values", expected=f"{self.size}", received=str(len(values)))
         if self.size == 1:
             return list(values)
         parts = [_dump(value) for value in values]
@@ -94,7 +94,7 @@ class Communicator(ABC):
     def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
         """Return rank ``root``'s array on every rank. The other ranks may pass None."""
         if self.rank == root and array is None:
-            raise InputError("broadcast_array without an array", expected=f"an array on rank {root}")
+            raise InputError("broadcast_array: the root has no array", expected=f"an array on rank {root}")
         source = None if array is None or self.rank != root else _plain(array)
         about = self.broadcast(None if source is None else (source.dtype, source.shape), root)
         dtype, shape = cast(tuple[np.dtype, tuple[int, ...]], about)
@@ -104,7 +104,7 @@ class Communicator(ABC):
     def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
         """Return the elementwise sum, maximum or minimum of the arrays of all ranks, which must have the same shape."""
         if op not in ("sum", "max", "min"):
-            raise InputError("allreduce_array: op", expected="sum, max or min", received=repr(op))
+            raise InputError("allreduce_array: unknown op", expected="sum, max or min", received=repr(op))
         array = _plain(array)
         flat = array.reshape(-1).astype(_reduced_as(array.dtype), copy=False)
         self._check_alike(array.dtype, array.shape, "allreduce_array")
@@ -127,7 +127,7 @@ class Communicator(ABC):
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
             expected = f"{self.size} numbers, one per rank, that add up to the {len(array)} rows"
-            raise InputError("alltoall_array: send_counts", expected=expected, received=str(counts.tolist()))
+            raise InputError("alltoall_array: invalid send_counts", expected=expected, received=str(counts.tolist()))
         width = _row_bytes(array)
         # The length of the longest message is sent with the counts, so that all ranks agree on the number of rounds.
         share = max(1, CHUNK_BYTES // self.size)
@@ -203,7 +203,7 @@ def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
     """Return the array in C order. Refuse arrays of Python objects and, if ``rows``, arrays without dimensions."""
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
-        expected = "numbers in at least one dimension" if rows else "numbers"
+        expected = "an array of numbers with at least one dimension" if rows else "numbers"
         received = f"{given.dtype} of shape {given.shape}"
         raise InputError("this value cannot be sent as an array", expected=expected, received=received)
     return given if given.flags.c_contiguous else np.ascontiguousarray(given)
@@ -248,4 +248,4 @@ def _reduced_as(dtype: np.dtype) -> np.dtype:
     if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which numpy shows as kind V
         return np.dtype(np.float32)
     expected = "whole numbers or floats of up to 64 bits"
-    raise InputError("allreduce_array: the type", expected=expected, received=str(dtype))
+    raise InputError("allreduce_array: the type is not supported", expected=expected, received=str(dtype))

@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 def run_on_all_ranks(communicator: Communicator, work: Callable[[], Result]) -> Result:
     """Run ``work()`` on each rank, and raise an error of one rank on all. All ranks must call this.
 
-    ``work()`` must not communicate.
+    ``work()`` must not communicate. Errors other than InputError, OSError and MemoryError stay on their rank.
     """
     result: Result
     mine: tuple[str, str] | None = None

@@ -48,7 +48,7 @@ class Partition:
         return int(self.bounds[-1])
 
     def range(self, rank: int) -> tuple[int, int]:
-        """Return a rank's first row, and its end (exclusive)."""
+        """Return the first row of a rank, and the end of its range (exclusive)."""
         if not 0 <= rank < self.size:
             raise InputError(f"there is no rank {rank}", expected=f"a rank from 0 to {self.size - 1}")
         return int(self.bounds[rank]), int(self.bounds[rank + 1])
@@ -62,7 +62,7 @@ class Partition:
         if outside.size:
             few = ", ".join(str(row) for row in outside.ravel()[:5])
             raise InputError(
-                f"{outside.size} rows that do not exist: {few}{', …' if outside.size > 5 else ''}",
+                f"row numbers out of range ({outside.size} in total): {few}{', …' if outside.size > 5 else ''}",
                 expected=f"rows from 0 to {self.rows - 1}",
             )
         # Empty ranges begin at the same row as the next one; the last of these ranges holds the row.
@@ -82,13 +82,13 @@ def balanced(
 ) -> Partition:
     """Return a partition that minimizes the largest total weight of a range. Within this limit, ranges are nearly even.
 
-    ``weights`` is a nonnegative integer for each row. A range begins at row 0 or at one of the rows ``boundaries``
+    ``weights`` has a nonnegative integer for each row. A range begins at row 0 or at one of the rows ``boundaries``
     (default: any row).
     """
     _check_size(size)
     whole = np.asarray(weights).astype(np.int64)
     if whole.ndim != 1 or (whole < 0).any():
-        raise InputError("weights of rows", expected="a number of at least 0 for each row", received=f"{weights}")
+        raise InputError("invalid weights of rows", expected="a number from 0 for each row", received=f"{weights}")
     rows = len(whole)
     if not whole.any():
         whole = np.ones(rows, dtype=np.int64)

@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     add_label_options(group)
     group.add_argument(
         "--id-column", metavar="NAME",
-        help="column that names documents in the list (default: id, uri or a similar name; else the row number)",
+        help="column of document names for the findings (default: id, uri or a similar name; else the row number)",
     )  # fmt: skip
     add_force(out)
     add_verbosity(out)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
     options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)
-    texts, labels, documents = labelled_rows(arguments.table, source_options(arguments), options, "looked at")
+    texts, labels, documents = labelled_rows(arguments.table, source_options(arguments), options, "checked")
     audit = model.audit(texts, labels, documents=documents, most=arguments.most, threads=arguments.threads)
     ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}
     page = write_audit(audit, arguments.output, f"Labels of {Path(arguments.table).name}", ids)

@@ -21,10 +21,10 @@ _KINDS = {
 
 
 def write_card(folder: str | Path, model: Model, report: Report, data: str) -> Path | None:
-    """Write a model card from a report and return its path. Return None if the ``README.md`` there is not by xmc_tf."""
+    """Write a model card and return its path. Keep a ``README.md`` not written by xmc_tf, and return None."""
     path = Path(folder) / CARD
     if is_foreign(path):
-        _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", path)
+        _LOG.warning("%s was not written by xmc_tf and is kept; no model card is written", path)
         return None
     with atomic_file(path) as part:
         part.write_text(card_of(Path(folder).resolve().name, model.metadata, report, data), encoding="utf-8")

@@ -34,9 +34,9 @@ python -m xmc_tf.evaluate --report."""
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.report.command", _DESCRIPTION)
-    out.add_argument("data", metavar="DATA", help="data set: a database of xmc-tf prepare or xmc-tf train")
+    out.add_argument("data", metavar="DATA", help="data set: a database made by xmc-tf prepare or xmc-tf train")
     add = out.add_argument
-    add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="models; the first is the main one")
+    add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="model folders, the main model first")
     add("-o", "--output", default="report", metavar="DIR", help="folder for the report")
     add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
     add("--title", metavar="TEXT", help="title of the report (default: names of the model and the data set)")
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     store = TableStore.open(arguments.data)
     split = arguments.split
     if not store.count(split):
-        raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
+        raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one document")
     # A model card must not measure documents that may have been used in training.
     card = arguments.model_folder[0] if split == TEST else None
     path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)

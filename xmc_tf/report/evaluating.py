@@ -83,9 +83,9 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
     add(
         "--vocabulary", metavar="FILE",
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with broader terms of the labels, for near misses "
-        "(default: what the model knows)",
+        "(default: the terms that the model knows)",
     )  # fmt: skip
-    add("--language", metavar="TAG", help="language of the names in --vocabulary, as en")
+    add("--language", metavar="TAG", help="language of the names in --vocabulary, such as en")
     group = add_reading_options(parser)
     add_label_options(group)
     group.add_argument(
@@ -217,7 +217,7 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
         "--labels": args.labels, "--ensemble": args.ensemble,
     }  # fmt: skip
     if found := [flag for flag, value in files.items() if value]:
-        raise InputError(f"a table and {', '.join(found)} exclude each other", fix="leave out one of them")
+        raise InputError(f"a table and {', '.join(found)} are mutually exclusive", fix="leave out one of them")
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
     if args.report:
@@ -254,8 +254,8 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
     if seen.all():
         raise InputError(
             f"{args.table}: the model was trained on all of these {count:,} documents",
-            expected="documents that it was not trained on: on its training data, it is far better than on others",
-            fix="use another table, or add --rows all to measure it on these",
+            expected="documents that the model was not trained on, because metrics on training data are far too high",
+            fix="use another table, or add --rows all to measure the model on these documents",
         )
     _LOG.warning(
         "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
@@ -273,7 +273,7 @@ def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHi
     if vocabulary is None or language is None or names is None:
         raise InputError(
             "near misses cannot be measured",
-            expected="--vocabulary, --language, and names of labels, of the model or in --labels",
+            expected="--vocabulary, --language, and label names (of the model or in --labels)",
             received="labels without names" if vocabulary and language else
             f"only {'--language' if vocabulary is None else '--vocabulary'}",
             fix="leave out --vocabulary and --language, or give all of them",
@@ -298,7 +298,7 @@ def _cut_offs(text: str) -> tuple[int, ...]:
     if numbers[0] > _MAX_CUT_OFFS:
         raise InputError(
             "-k/--topk is out of range",
-            expected=f"at most {_MAX_CUT_OFFS:,} cut-offs; '{numbers[0]},' for that one only",
+            expected=f"at most {_MAX_CUT_OFFS:,} to measure 1 to k; '{numbers[0]},' measures this k only",
             received=f"{numbers[0]:,}",
         )
     return tuple(range(1, numbers[0] + 1))
@@ -309,4 +309,4 @@ def _numbers(text: str, option: str) -> list[int]:
         return [whole(part) for part in text.split(",") if part.strip()]
     except argparse.ArgumentTypeError:
         received = text if len(text) <= 80 else f"{text[:77]}..."
-        raise InputError(f"{option} cannot be read", expected="whole numbers, as in 1,3,5", received=received) from None
+        raise InputError(f"{option} is invalid", expected="whole numbers, such as 1,3,5", received=received) from None

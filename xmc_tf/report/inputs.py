@@ -101,13 +101,13 @@ class ReportInputs:
         documents, labels = self.truth.shape
         trained = None if self.training_labels is None else self.training_labels.shape[1]
         for what, expected, received in (
-            ("the label names", labels, None if self.names is None else len(self.names)),
-            ("the texts", documents, None if self.texts is None else len(self.texts)),
-            ("the names of documents", documents, None if self.document_names is None else len(self.document_names)),
-            ("the training labels", labels, trained),
+            ("label names", labels, None if self.names is None else len(self.names)),
+            ("texts", documents, None if self.texts is None else len(self.texts)),
+            ("document names", documents, None if self.document_names is None else len(self.document_names)),
+            ("columns of training labels", labels, trained),
         ):
             if received is not None and received != expected:
-                raise InputError(f"{what} do not fit the truth", expected=f"{expected:,}", received=f"{received:,}")
+                raise InputError(f"wrong number of {what}", expected=f"{expected:,}", received=f"{received:,}")
         if self.name in self.others:
             raise InputError(f"two predictions have the same name: {self.name!r}", expected="unique names")
 

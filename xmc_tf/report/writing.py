@@ -39,7 +39,7 @@ def refuse_report(
     flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False,
     files: Mapping[str, str] = _FILES,
 ) -> None:  # fmt: skip
-    """Raise an error if the output folder is an input, or if files of others would be replaced without ``force``."""
+    """Raise an error if the folder is an input or, without ``force``, if files not made by xmc_tf would be replaced."""
     check_output_folder(flag, folder, inputs)
     for name, mark in files.items():
         check_output_path(flag, Path(folder) / name, inputs, [mark], force=force)
@@ -58,8 +58,8 @@ def write_report(
     Args:
         inputs: predictions, true labels, and optional data that explain them.
         folder: output folder. It is created if it does not exist; other files in it are kept.
-        model_folder: folder of a model. A model card is written to its ``README.md``, in the format of the Hugging Face
-            hub. The documents must not have been used to train this model (default: no card).
+        model_folder: folder of ``inputs.model``, for a model card (a ``README.md`` in the format of Hugging Face).
+            The documents must not have been used to train this model (default: no card).
         data: name of the evaluation data on the model card (default: the title of the report).
 
     Returns:

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.export", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
-    add("-o", "--output", required=True, metavar="DIR", help="folder to write; its name is the version: served/1")
+    add("-o", "--output", required=True, metavar="DIR", help="folder to write, named after the version: served/1")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of predicted items")
     add_verbosity(out)
     return out

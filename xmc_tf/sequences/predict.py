@@ -42,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.predict", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
-    add("-q", "--query", action="append", metavar="ITEM", help="an item of one history; repeat it, the oldest first")
-    add("-i", "--histories", metavar="FILE", help="histories, one per line of JSON")
+    add("-q", "--query", action="append", metavar="ITEM", help="item of the history; may be repeated, oldest first")
+    add("-i", "--histories", metavar="FILE", help="JSON Lines file of histories, one per line")
     add("--data", metavar="DIR", help="folder of prepared interactions that the model was trained on")
     add("-o", "--output", metavar="FILE", help="JSON Lines file to write (default: print the lines)")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of items to predict")

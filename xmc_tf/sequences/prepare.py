@@ -31,19 +31,19 @@ number of interactions."""
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.prepare", _DESCRIPTION)
     add = out.add_argument
-    add("tables", metavar="TABLE", nargs="+", help="files of interactions; may have wildcards")
+    add("tables", metavar="TABLE", nargs="+", help="files of interactions; names may contain wildcards")
     add("-o", "--output", metavar="DIR", required=True, help="folder to write")
     add("--json", action="store_true", help="print the summary as JSON")
     group = out.add_argument_group("columns")
     for name in ("user", "item", "time", "rating"):
-        group.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name} (default: guessed)")
+        group.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name} (default: detected)")
     group.add_argument("--format", choices=_KINDS, help="format of the tables (default: detected)")
     group.add_argument("--encoding", metavar="NAME", help="encoding of text files (default: detected)")
     group.add_argument("--separator", metavar="CHARACTER", help="separator of the cells: one character, or tab")
-    group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
+    group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the column names")
     group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     group.add_argument(
-        "--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share of rows that may be unusable"
+        "--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="maximum share of unusable rows"
     )
     add = out.add_argument_group("which interactions are used").add_argument
     add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")

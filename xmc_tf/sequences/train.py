@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     if not arguments.config and not arguments.set:
         raise InputError(
-            "the command line lacks --config",
+            "--config is missing",
             expected="a TOML file of parameters",
             fix="python -m xmc_tf.sequences.train --show-config prints one with all defaults",
         )
@@ -109,7 +109,7 @@ def _train(communicator: Communicator, params: SequenceParams, folder: Path, wor
     finished()
     if rank == 0:
         if result.stopped_early:
-            _LOG.info("stopped after %d steps: no better validation in %d", result.steps, params.patience)
+            _LOG.info("stopped after %d steps: no better validation among the last %d", result.steps, params.patience)
         print(f"{printable(str(folder))}: test " + ", ".join(f"{name} {value:.4f}" for name, value in test.items()))
         shutil.rmtree(work)
 
@@ -120,12 +120,12 @@ def _params(arguments: argparse.Namespace) -> SequenceParams:
 
 
 def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequenceParams:
-    """Return parameters, some of them replaced by ``KEY=VALUE`` settings. A value is TOML, or a text without quotes."""
+    """Return the parameters changed by ``KEY=VALUE`` settings. A value is TOML, or a text without quotes."""
     replaced: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise InputError(f"--set {setting}", expected="KEY=VALUE, such as n_epochs=5")
+            raise InputError(f"--set {setting} has no value", expected="KEY=VALUE, such as n_epochs=5")
         try:
             replaced |= tomllib.loads(f"{key} = {value}")
         except RecursionError:
@@ -148,9 +148,9 @@ def _check_resumable(communicator: Communicator, work: Path, params: SequencePar
         before = read_json(path, fix=f"remove {work} to start again")
         if different := [name for name in fixed if before.get(name) != fixed[name]]:
             name = different[0]
-            what = "the batch size of all ranks" if name == "batch" else name
+            what = "total batch size" if name == "batch" else name
             raise InputError(
-                f"{work} holds a training with another value of {what}",
+                f"{work} holds an interrupted training run with a different {what}",
                 expected=str(before.get(name)),
                 received=str(fixed[name]),
                 fix=f"restore the value to resume, or remove {work} to start again",

@@ -48,7 +48,7 @@ class TrainingReport:
         loss = float(np.mean(course.losses)) if course.losses else float("nan")
         sent = ""
         if course.wire_bytes:
-            sent = f", {course.wire_bytes / 2**20:.2f} MiB sent a step, {course.step_ms:.1f} ms a step"
+            sent = f", {course.wire_bytes / 2**20:.2f} MiB sent per step, {course.step_ms:.1f} ms per step"
         logger.info(
             "step %d of %d: loss %.5f, lr %.2e, gradient norm %.3f, %s sequences/s%s",
             step, self._total, loss, rate, norm, f"{course.documents_per_second:,.0f}", sent,
@@ -161,8 +161,8 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
 def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Callable[..., tf.Tensor]:
     """Return a function that trains on one batch.
 
-    Its arguments are the inputs, the targets, and a pair of training seed and step. It returns this rank's loss and
-    numbers of sequences, of items, and of positions with padding. The ranks' losses add up to the loss of the step.
+    Its arguments are the inputs, the targets, and a pair of training seed and step. It returns this rank's loss, and
+    its numbers of sequences, items, and positions (including padding). The ranks' losses add up to the step's loss.
     """
     cells = tf.TensorSpec([None, model.params.max_len], tf.int32)
     size = model.strategy.world_size()
@@ -188,7 +188,7 @@ def _check_finite(losses: list[float], step: int) -> None:
     if len(wrong):
         raise InputError(
             f"the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
-            expected="a number",
-            received=f"{len(wrong)} of {len(losses)} losses that are not",
+            expected="a finite number",
+            received=f"infinity or NaN in {len(wrong)} of {len(losses)} losses",
             fix="lower learning_rate or add warmup_steps; earlier checkpoints are kept",
         )

@@ -27,15 +27,15 @@ def parser() -> argparse.ArgumentParser:
         "folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
         "of which the highest is served",
     )
-    out.add_argument("--name", default="xmc", help="name of the model in the paths")
-    out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address; 0.0.0.0: all of this machine")
+    out.add_argument("--name", default="xmc", help="name of the model in the URL")
+    out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; 0.0.0.0: all")
     out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
     answers = out.add_argument_group("answers")
     add = answers.add_argument
     add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless the request sets k")
     add("--max-topk", type=whole, default=100, metavar="INT", help="maximum number of labels per text")
     add("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
-    add("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
+    add("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out labels with lower scores")
     add_runtime(answers)
     add = out.add_argument_group("limits").add_argument
     add("--threads", type=thread_number, default=-1, metavar="INT", help="threads per batch; -1: one per core")
@@ -43,8 +43,8 @@ def parser() -> argparse.ArgumentParser:
     add("--max-waiting", type=whole, default=4096, metavar="INT",
         help="maximum number of waiting texts; more get status 503, or 413 if they are in one request")  # fmt: skip
     add("--max-mb", type=whole, default=8, metavar="INT", help="maximum size of a request in MB")
-    add("--max-connections", type=whole, default=1000, metavar="INT", help="connections; more get status 503")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request")
+    add("--max-connections", type=whole, default=1000, metavar="INT", help="connection limit; more get status 503")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit to receive and to answer a request")
     add("--poll", type=float, default=5.0, metavar="SECONDS", help="time between two checks for a new version")
     return out
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1", received="0")
     for name in ("timeout", "poll"):
         if not 0 < getattr(arguments, name) <= 86_400:
-            raise InputError(f"--{name} must be a number of seconds from 0 to 86,400")
+            raise InputError(f"--{name} must be a number of seconds above 0 and at most 86,400")
     folder = model_place(arguments)
     require_server()
     from xmc_tf.server.predictions import Predictions
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),
         max_batch=arguments.max_batch, max_waiting=arguments.max_waiting, poll_s=arguments.poll,
     )  # fmt: skip
-    bound.listen(BACKLOG)  # only now, so that a proxy sees before that the server is not ready
+    bound.listen(BACKLOG)  # only now: before, a proxy must see that the server is not ready
     url = f"{address_of(bound)}/v1/models/{arguments.name}:predict"
     print(f"""{url}   (press Ctrl-C to stop)
 

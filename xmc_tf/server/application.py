@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 class Limits(NamedTuple):
     max_bytes: int = 8 << 20
-    seconds: float = 30.0  # to receive a request
+    seconds: float = 30.0  # to receive a request, and again to predict it
     connections: int = 1000  # more get status 503
 
 

@@ -19,7 +19,7 @@ _MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
 _SEND_S = 5.0  # time for a client to receive its answer
 _ARRIVE_S = 1.0  # time to receive a request that was sent before the server stopped
 _BATCH_S = 5.0  # for the batch in progress, beyond the time limit of the requests
-_MOST_REFUSED = 2  # times the limit of connections: above the limit they get status 503, above this they are closed
+_MOST_REFUSED = 2  # times the connection limit: above the limit, requests get 503; above this, connections are closed
 
 
 def require_server() -> None:
@@ -30,7 +30,7 @@ def require_server() -> None:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet. So an error about the port comes before a model is loaded."""
+    """Return a bound socket that does not listen yet, so that port errors are raised before a model is loaded."""
     out = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -49,7 +49,7 @@ def parse_question(body: bytes, limit: int) -> Question:
     ks = columns.get("k", [])
     for row, value in enumerate(ks):
         if type(value) is not int:
-            raise InputError(f"k {row} is not a whole number", received=type(value).__name__)
+            raise InputError(f"the value of k at position {row} is not a whole number", received=type(value).__name__)
     if "k" in names and len(ks) != len(texts):
         raise InputError("k must have one number for each text", received=f"{len(ks)} numbers, {len(texts)} texts")
     only = content.get("only_labels")
@@ -67,11 +67,11 @@ def _of_rows(rows: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     for row, value in enumerate(rows):
         named = isinstance(value, dict) and set(value) != {"b64"}
         if not named and len(names) > 1:
-            raise InputError(f"instance {row} is not an object", expected=f"an object with {', '.join(names)}")
+            raise InputError(f"instances[{row}] is not an object", expected=f"an object with {', '.join(names)}")
         fields = value if named else {names[0]: value}
         if set(fields) != set(names):
             raise InputError(
-                f"instance {row} has other inputs than its signature",
+                f"instances[{row}] does not match the signature",
                 expected=", ".join(names),
                 received=", ".join(sorted(fields))[:200] or "none",
             )
@@ -85,7 +85,7 @@ def _of_columns(inputs: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         inputs = {names[0]: inputs}
     if not isinstance(inputs, dict) or set(inputs) != set(names):
         received = ", ".join(sorted(inputs))[:200] if isinstance(inputs, dict) else type(inputs).__name__
-        raise InputError("inputs has other inputs than the signature", expected=", ".join(names), received=received)
+        raise InputError("inputs does not match the signature", expected=", ".join(names), received=received)
     for name, values in inputs.items():
         if not isinstance(values, list):
             raise InputError(f"input {name} is not a list", expected=f'"{name}": […], with one value per document')
@@ -97,9 +97,9 @@ def _text(value: Any, row: int) -> str:
         try:
             return base64.b64decode(value["b64"], validate=True).decode(errors="replace")
         except (binascii.Error, ValueError):
-            raise InputError(f"text {row} is not base64") from None
+            raise InputError(f"text[{row}] is not valid base64") from None
     if not isinstance(value, str):
-        raise InputError(f"text {row} is not a text", expected='"…" or {"b64": "…"}', received=type(value).__name__)
+        raise InputError(f"text[{row}] is not a string", expected='"…" or {"b64": "…"}', received=type(value).__name__)
     # Lone surrogates, which JSON can contain and UTF-8 cannot.
     return value.encode("utf-8", errors="replace").decode()
 

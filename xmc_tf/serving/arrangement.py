@@ -1,8 +1,8 @@
 """The layout of one level's weights in the served graph, where siblings share rows of features.
 
 The children of one parent form a group. If the beam contains every parent of a level, the whole level is one group.
-A group has one row per feature, which is found by searching for the key ``group * features + feature``. There are few
-searches, because a query has tens of features, whereas a group has thousands of nodes. Rows have one of two forms:
+A group has a row for each feature with a weight in it, found by searching for the key ``group * features + feature``.
+Searches are few: one per group and feature of the query, not one per node. Rows have one of two forms:
 
 blocks   a number for every sibling: fastest to add, but wastes memory if few siblings have a weight
 pairs    only the existing weights, each with its place among the siblings
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 PRECISIONS = ("fp32", "fp16", "int8")
-# A block is added about as fast as half as many pairs; taking more memory than this would not pay off.
+# Adding a block takes as long as adding half as many pairs, so blocks may take this many times the memory of pairs.
 MOST_WASTE = 1.5
 # Number of weights that are sorted at a time, with about 100 bytes of memory each.
 BATCH = 1 << 21
@@ -28,11 +28,11 @@ class Arrangement:
 
     nr_nodes: int
     nr_parents: int
-    widest: int  # maximum number of nodes of a group
+    widest: int  # maximum number of nodes in a group
     most_children: int
     whole: bool  # the level is one group
     form: str  # "blocks" or "pairs"
-    stride: int  # distance of groups in the keys: the number of sparse features
+    stride: int  # distance between the keys of two groups: the number of sparse features
     nr_dense: int
     nr_weights: int
     density: float  # the share of places in the rows that have a weight
@@ -59,7 +59,7 @@ def arrange(
     nr_dense: int,
     beam: int,  # number of parents in the beam of a query
     precision: str = "fp32",
-    form: str | None = None,  # None: the cheaper one for the density of the rows
+    form: str | None = None,  # None: the form that suits the density of the rows
 ) -> Arrangement:
     nr_nodes, nr_parents = clusters.shape
     splits = np.asarray(clusters.indptr, np.int64)
@@ -106,7 +106,7 @@ def arrange(
 
 
 def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
-    """Return the scale of each node's sparse weights in 8 bits."""
+    """Return the scale of each node's 8-bit weights for sparse features."""
     largest = np.zeros(int(groups[-1]), np.float32)
     for _, feature, place, value in _entries(weights, order, groups):
         np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
@@ -124,7 +124,7 @@ class _Rows:
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
 
     def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
-        """Add the weights of whole groups, of which ``first`` is the first."""
+        """Add a batch from `_entries`; ``first`` is the number of its first group."""
         group = first + np.searchsorted(self._groups[first + 1 :], place, side="right")
         keys = group * self._stride + feature
         order = np.argsort(keys, kind="stable")  # stable: within a row the siblings stay in order

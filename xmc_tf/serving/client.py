@@ -18,13 +18,13 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.common.progress import Progress
 from xmc_tf.serving.local import as_matrix
 
-# Far larger than answers are, and allowed by gRPC.
+# Far larger than any answer, and still allowed by gRPC.
 _MAX_MESSAGE = 1 << 30
 _MAX_ERROR = 1 << 20
 
 
 class ServerError(OSError):
-    """Raised if the server does not answer or reports an internal error."""
+    """Raised if the server does not answer, has no such model, or reports an internal error."""
 
 
 class Answer(NamedTuple):
@@ -51,7 +51,7 @@ class Client:
 
     def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
         if not url.isprintable() or any(character.isspace() for character in url):
-            raise InputError(f"{url!r} is not the address of a server", expected="no spaces and no control characters")
+            raise InputError(f"{url!r} is not the address of a server", expected="no spaces or control characters")
         try:
             parts = urlsplit(url if "://" in url else f"grpc://{url}")
             whole = parts.scheme in ("http", "https", "grpc") and bool(parts.hostname) and parts.port != 0
@@ -79,7 +79,7 @@ class Client:
 
         Raises:
             InputError: the server rejects the request. The error contains the server's message.
-            ServerError: the server cannot be reached or reports an internal error.
+            ServerError: the server cannot be reached, has no such model, or reports an internal error.
         """
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
         if k is None:

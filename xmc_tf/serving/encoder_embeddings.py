@@ -39,7 +39,7 @@ class EncoderEmbeddings:
         return self._vectors(*self._tokenizer.windows(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
-        """Return the embeddings of padded token ids. In a wide row, every ``max_length`` columns are one window."""
+        """Return the embeddings of padded token ids. Rows longer than ``max_length`` are split into windows."""
         ids, mask = inputs["token_ids"], inputs["token_mask"]
         known, widest = self._encoder.vocabulary_size, self._reading.max_length * self._reading.max_windows
         same = tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask)))

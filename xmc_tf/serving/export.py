@@ -98,9 +98,9 @@ def export_model(
         check_warmup(*warmup)
         if not parts.reads_text:
             raise InputError(
-                "warm-up requests cannot be written: this model was trained on features and cannot read texts",
+                "warm-up requests cannot be written: the exported model cannot read texts",
                 expected="a model that reads text",
-                fix="export it without -t",
+                fix="export it without warm-up requests (without -t)",
             )
     ranker, tfidf, dense = parts.ranker, parts.tfidf, parts.dense
     if dense is None and ranker.nr_dense:
@@ -108,7 +108,7 @@ def export_model(
     if (0 if dense is None else dense.dim) != ranker.nr_dense:
         raise InputError(
             "the dense features do not fit the rankers",
-            expected=f"vectors of {ranker.nr_dense} numbers",
+            expected=f"{ranker.nr_dense} dimensions",
             received=str(0 if dense is None else dense.dim),
         )
     nr_labels = parts.nr_labels
@@ -182,7 +182,7 @@ def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -
             "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
             expected="sigmoid, or l1-hinge to l4-hinge",
             received=_post_processors(trees[0], options)[-1],
-            fix="choose another one with -pp, or export a model of one tree",
+            fix="choose one of these with -pp, or export a model of one tree",
         )
 
 

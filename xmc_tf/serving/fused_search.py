@@ -79,7 +79,7 @@ class FusedSearch(tf.Module):
         return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 
     def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the cosine of each candidate's document and label center; see ``xmc_tf.fusion.centers``."""
+        """Return the cosine similarity of each candidate's document and label center; see ``xmc_tf.fusion.centers``."""
         if self.centers is None or documents is None:
             return tf.zeros(tf.shape(labels), tf.float64)
         products = tf.gather(documents, rows) * tf.gather(self.centers, labels)

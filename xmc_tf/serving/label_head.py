@@ -45,10 +45,10 @@ class BlendedSearch:
         return best_of(rank(scores, nodes, tf.ones_like(nodes, tf.bool)), min(most, rows.shape[0]))
 
     def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Return the maximum raw score of each label over a document's windows: float32 [documents, labels]."""
-        # As in `xmc_tf.matcher.predict_levels`, all windows of a document get the same log-sum-exp, the mean of theirs.
-        # Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of long
-        # texts has many times as many windows.
+        """Return each label's maximum normalized raw score over a document's windows: float32 [documents, labels]."""
+        # As in `xmc_tf.matcher.predict_levels`, the scores of each window are shifted so that all windows of a document
+        # have the same log-sum-exp, the mean of their own. Post-processors are monotone, so they may follow. Only a few
+        # windows are scored at a time, because long texts have many.
         size = tf.shape(windows.vectors)[0]
 
         def score(low: tf.Tensor, largest: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

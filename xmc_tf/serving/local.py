@@ -31,10 +31,10 @@ class LocalModel:
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
-                fix="the folder is incomplete: copy or export it again",
+                fix="the folder may be incomplete: copy it again, or export the model again",
             ) from None
         if "serving_default" not in self._model.signatures:
-            raise InputError(f"{self.folder} has no signature serving_default", fix="export it again")
+            raise InputError(f"{self.folder} has no signature serving_default", fix="export the model again")
 
     @property
     def signatures(self) -> list[str]:
@@ -92,24 +92,24 @@ def find_version(folder: str | Path) -> Path:
         )
     raise InputError(
         f"{folder} is not an exported model" if folder.exists() else f"{folder} does not exist",
-        expected="a folder with saved_model.pb, or one of versions 1, 2, …",
+        expected="a folder that contains saved_model.pb, or version subfolders (1, 2, …) that contain it",
         fix="export a model: python -m xmc_tf.export -m MODEL -o served/1",
     )
 
 
 def _about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
-    about: dict[str, Any] = read_json(path, fix="copy or export it again") if path.exists() else {}
+    about: dict[str, Any] = read_json(path, fix="copy the folder again, or export again") if path.exists() else {}
     if about.get("format") != SERVING:
         raise InputError(
-            f"{folder} is a SavedModel of another program: {ABOUT} does not say what it is",
-            expected="a folder written by python -m xmc_tf.export",
+            f"{folder} was not exported by xmc_tf: {ABOUT} is missing or has an unknown format",
+            expected="a folder written by python -m xmc_tf.export -m MODEL -o served/1",
         )
     if is_unchanged(about) is False:
         raise InputError(
             f"{folder / ABOUT} has changed since it was exported",
             expected=f"checksum {about['checksum']}",
             received=f"checksum {checksum_of(about)}",
-            fix="copy the export again from where it is intact, or export the model again",
+            fix="restore the folder from an intact copy, or export the model again",
         )
     return about

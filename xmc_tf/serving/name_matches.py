@@ -104,7 +104,7 @@ class NameMatches(tf.Module):
         return key, tf.where(known, tf.gather(self.held["lemma_exact"], lemma), exact)
 
     def _characters(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Convert all texts to characters with the table; return the characters, and the text of each character."""
+        """Normalize the characters of all texts as in label names; return them, and the text of each character."""
         # The Unicode ops end a string at its first NUL.
         text = tf.strings.regex_replace(text, r"\x00", " ")
         decoded = tf.raw_ops.UnicodeDecode(input=text, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64)

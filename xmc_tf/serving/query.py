@@ -56,7 +56,7 @@ class DenseFeatures(Protocol):
 
 
 class CallerEmbeddings:
-    """Embeddings from the caller, for rankers that were trained on features of another program."""
+    """Embeddings from the caller, for rankers that were trained on another program's features."""
 
     length = 1.0
     reads_text = False

@@ -90,7 +90,7 @@ class LevelSearch:
         return tf.math.unsorted_segment_sum(amount, place, nr_targets * self._level.widest)
 
     def _dense_scores(self, query: Query, places: tf.Tensor) -> tf.Tensor:
-        """Return the raw scores from dense features, for the children only or, if faster, from the whole level."""
+        """Return the children's raw scores from dense features. The whole level is scored first if that is faster."""
         assert query.dense is not None
         vectors, weights = query.dense, self._variables["dense"]
 
@@ -213,7 +213,7 @@ def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
 
 
 def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """Return sort keys of nodes: higher scores have larger keys; of equal scores, lower nodes have larger keys."""
+    """Return sort keys: larger for higher scores, then for smaller node numbers; `NOTHING` where ``there`` is false."""
     bits = tf.bitcast(scores, tf.int32)
     bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # -0.0 becomes 0.0
     # The bits of negative numbers rise as the numbers fall.

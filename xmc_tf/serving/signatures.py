@@ -106,7 +106,7 @@ class Signatures:
         if self._fused is None:
             return self._search(query, most)
         beams = self._search(query, max(most, self._pool))
-        # The rankers' embeddings have another length.
+        # The embeddings for the rankers have another norm.
         unit = None if query.dense is None or self._dense is None else query.dense / self._dense.length
         return [*beams[:-1], self._fused(text, beams[-1], most, unit)]
 

@@ -28,7 +28,7 @@ def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
     if not 1 <= count <= MAX_REQUESTS - 3:
         raise InputError(
             f"{count:,} warm-up requests cannot be written",
-            expected=f"1 to {MAX_REQUESTS - 3}: TensorFlow Serving reads no more (0 with --warmup for none)",
+            expected=f"1 to {MAX_REQUESTS - 3}: TensorFlow Serving reads no more (--warmup 0 writes none)",
             received=f"{count:,}",
         )
     if not len(texts):
@@ -62,7 +62,7 @@ def example_texts(texts: Sequence[str] | Sequence[bytes], count: int) -> list[st
 
 
 def _chosen(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
-    """Return texts in UTF-8, chosen at equal distances from all texts."""
+    """Return at most ``count`` texts in UTF-8, evenly spaced over all texts."""
     some = [texts[int(at)] for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
     return [text.encode() if isinstance(text, str) else text for text in some]
 

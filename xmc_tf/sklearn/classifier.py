@@ -62,9 +62,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         encoder: pretrained encoder of the transformer: a folder, or a name on the Hugging Face hub (default: the
             encoder in ``matcher``).
         fine_tune: whether to fine-tune the encoder. False is faster and trains only the linear rankers.
-        max_tokens: number of tokens per document that the encoder reads.
+        max_tokens: maximum number of tokens per document that the encoder reads.
         tfidf: options of TF-IDF, for texts.
-        tree: options of the label tree; its seed is ``random_state``.
+        tree: options of the label tree; ``random_state`` replaces its seed.
         ranker: training options of the linear rankers: the options of one level, used for all levels, or the options of
             the whole tree.
         matcher: options of fine-tuning.
@@ -85,8 +85,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
             columns of a DataFrame or the column numbers.
         model_: the trained model, for ``model_.save(folder)`` and ``model_.export(folder)``.
         labels_per_document_: the average number of labels per training document.
-        n_features_in_: number of features, if ``fit`` had features.
-        feature_names_in_: names of the features, if ``fit`` had a DataFrame of features.
+        n_features_in_: number of features, if ``fit`` received features.
+        feature_names_in_: names of the features, if ``fit`` received a DataFrame of features.
     """
 
     _targets: Targets
@@ -169,7 +169,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         documents = checked_documents(self, X, read, fitting=True)
         targets, Y = read_targets(read.labelled())
         check_pair(documents, Y, "X", "y")
-        state = check_random_state(self.random_state)  # refuses what is not a seed
+        state = check_random_state(self.random_state)  # raises an error for an invalid seed
         whole = isinstance(self.random_state, int | np.integer)
         seed = int(self.random_state if whole else state.randint(LARGEST_INT32))
         self.model_: Model = train(params, documents, Y, targets.names, self._threads, seed)
@@ -180,8 +180,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the labels of documents, in the form of the training labels.
 
-        For lists of names: at most ``max_labels`` labels with a score of at least ``threshold``, best first. For one
-        label per document: the best label.
+        If ``fit`` received one label per document (not lists), return the best label. Otherwise, return at most
+        ``max_labels`` labels with a score of at least ``threshold`` (in lists, best first).
 
         Args:
             X: documents: texts or features, as in ``fit``.

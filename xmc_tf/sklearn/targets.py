@@ -79,7 +79,7 @@ def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndar
     if found.is_matrix:
         if found.values.shape[1] != len(targets.classes):
             raise InputError(
-                "y does not fit the labels of the training", expected=f"{len(targets.classes):,} columns, as in fit",
+                "y does not fit the training labels", expected=f"{len(targets.classes):,} columns, as in fit",
                 received=f"{found.values.shape[1]:,}",
             )  # fmt: skip
         matrix = binary(found.values)
@@ -113,7 +113,7 @@ def check_targets(y: Any) -> Any:
 
 
 def row_best(scores: csr_matrix, row: int) -> int:
-    """Return the best label of a document; of labels with equal scores the first, as ``numpy.argmax`` does."""
+    """Return the best label of a document (0 if it has none). Ties go to the first label, as in ``numpy.argmax``."""
     a, b = scores.indptr[row], scores.indptr[row + 1]
     return int(scores.indices[a + np.argmax(scores.data[a:b])]) if a < b else 0
 

@@ -76,7 +76,7 @@ def check_options(params: Mapping[str, Any]) -> None:
         if not (whole and value >= 1) and not (value is None and name == "max_labels"):
             raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=repr(value))
     if not isinstance(params["threshold"], int | float):
-        raise InputError("threshold is not a number", expected="0 to 1", received=repr(params["threshold"]))
+        raise InputError("threshold is not a number", expected="number from 0 to 1", received=repr(params["threshold"]))
     for name in BLOCKS:
         _block(params, name)
 
@@ -141,7 +141,7 @@ def train(
             'XMCClassifier(model="transformer") needs texts', expected="a list of texts", received="features",
             fix='fit it to the texts, or use model="linear"',
         )  # fmt: skip
-    try:  # these load TensorFlow, which features do not need
+    try:  # these load TensorFlow, which linear models do not need
         from xmc_tf.models.xtransformer import TrainingRun, XTransformer
     except ModuleNotFoundError as error:
         raise missing_package(error) or error from None
@@ -169,7 +169,7 @@ def pack(model: "XTransformer") -> dict[str, bytes]:
 
 
 def unpack(files: dict[str, bytes]) -> "XTransformer":
-    """Load a model from packed files. They are in a temporary folder that is removed together with the model."""
+    """Load a model from packed files. They are written to a temporary folder that is removed with the model."""
     from xmc_tf.models.xtransformer import XTransformer
 
     place = TemporaryFolder()

@@ -18,11 +18,11 @@ _NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "inde
 _USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
 _LISTS = 0.2  # share of a column's cells that hold several labels
 SAMPLE = 20_000
-"""Rows by which columns are chosen: they must contain documents with several rows, which may be far apart."""
-_FIRST = 1000  # of these rows, for properties that any row shows
-_SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # of the cells in a question
+"""Number of rows from which columns are chosen: many, because rows of the same document may be far apart."""
+_FIRST = 1000  # of these rows, for properties that a few rows show
+_SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # maximum numbers of columns, and of characters of a cell, in an error
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false", "")
-_LEAST_COLUMNS = 3  # of 0 and 1 that are labels if there are other columns too, such as prices
+_LEAST_COLUMNS = 3  # minimum number of columns of 0 and 1 that are labels if there are others too, such as prices
 _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
 
 
@@ -197,8 +197,8 @@ class _Choice:
             for at in places:
                 if not _are_zeros_and_ones(row[at] for row in self.rows):
                     raise InputError(
-                        f"{self.name}: column {columns[at]!r} is not of 0 and 1",
-                        expected="one column of labels, or several of 0 and 1, each of which stands for a label",
+                        f"{self.name}: column {columns[at]!r} has values other than 0 and 1",
+                        expected="one column of labels, or several columns of 0 and 1, one for each label",
                         received=", ".join(repr(_text(row[at])[:40]) for row in self.rows[:3]),
                         fix="--label-column NAME",
                     )
@@ -253,7 +253,7 @@ class _Choice:
         return (found,) if title is None else (title, found)
 
     def merged(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
-        """Return the columns; rows are to be merged if the table seems to have a row per document and label."""
+        """Return the columns, set to merge rows if the table seems to have one row for each label of a document."""
         rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
         by = _rows_are_pairs([row for row in rows if row[1] and row[2]])
         more = "" if self.options.python else ' (--document-column; "" if each row is a document of its own)'
@@ -326,7 +326,7 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
 
 
 def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
-    """Return the position of a column, which is given by its name (in any case) or its number."""
+    """Return the position of a column, which is given by its name (in any case) or its number (from 0)."""
     lower = [column.strip().lower() for column in columns]
     for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
         if candidates.count(one) == 1:
@@ -353,7 +353,7 @@ def _are_zeros_and_ones(cells: Iterable[Any]) -> bool:
 
 
 def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Return how (identifier, text, labels) rows form documents: by "id", by "text", or "" if each is one."""
+    """Return how (identifier, text, labels) rows form documents: by "id", by "text", or "" if each row is one."""
     labels: dict[str, set[str]] = {}
     ids: dict[str, str] = {}
     same_id = same_text = 0

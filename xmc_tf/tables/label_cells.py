@@ -1,4 +1,4 @@
-"""Split cells into labels, and remove what belongs to the file format."""
+"""Split cells into labels, and remove the brackets and prefixes of file formats."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 SEPARATORS = ("\t", "|", ";", ",")
 BRACKETS = "[]"
-"""Stands for a separator where cells are lists as Python and JSON write them: ``['baking', 'bread']``."""
+"""The separator of cells that are lists in Python or JSON syntax: ``['baking', 'bread']``."""
 FASTTEXT = "__label__"
 _LONGEST_LABEL = 200  # characters
 _MOST_LONG = 0.02  # share of the parts of cells that may be longer, so that one odd cell does not decide
@@ -59,7 +59,7 @@ def labels_in(text: str, separator: str) -> list[str]:
 
 
 def are_whole_floats(labels: Iterable[str]) -> bool:
-    """Return whether all labels are whole numbers, some in the form 2580.0, as pandas does if a cell is empty."""
+    """Return whether all labels are whole numbers, some like 2580.0, which pandas writes if a cell is empty."""
     found = list(labels)
     return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
 

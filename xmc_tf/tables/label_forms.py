@@ -82,8 +82,8 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
             f"{name} is not a list with the labels of each document",
             expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
             received=f"{type(labels).__name__}: {labels!r}"[:80],
-            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
-            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
+            fix='to name a column, pass a DataFrame: train(frame, "subjects")'
+            if isinstance(labels, str) else "pass a list in the order of the documents",
         )  # fmt: skip
     values = [_whole(plain(value)) for value in values]
     if any(is_listing(value) for value in values):
@@ -111,7 +111,7 @@ def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
             f"Unknown label type: {name} contains labels that are neither all names nor all integers",
             expected="names (str) only, or integers only",
             received=", ".join(shown),
-            fix="str(label) for all of them",
+            fix="convert all labels with str(label)",
         )
 
 
@@ -142,10 +142,10 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
     if ((values != 0) & (values != 1)).any():
         value = values[(values != 0) & (values != 1)][0]
         raise InputError(
-            f"Unknown label type: {name} is a matrix, but not of indicators",
+            f"Unknown label type: {name} is a matrix with values other than 0 and 1",
             expected="1 for labels that apply, 0 for others; or a list of labels per document",
             received=str(value),
-            fix=f"{name}.tolist(), if the numbers are labels; a scipy.sparse matrix, if they are weights",
+            fix=f"pass {name}.tolist() if the numbers are labels, or a scipy.sparse matrix if they are weights",
         )
     return LabelData(DENSE, values, columns, name=name)
 
@@ -170,7 +170,7 @@ def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
                 f"{name}: document {row:,} has no list of labels",
                 expected="a list of labels per document, or one label for every document",
                 received=repr(labels)[:60],
-                fix="[] for a document without labels",
+                fix="use [] for a document without labels",
             )
         each = (_whole(plain(label)) for label in listed(labels))
         found.append(list(dict.fromkeys(label for label in each if label is not None and label != "")))

@@ -49,8 +49,8 @@ class PrepareOptions:
             1 % may be unreadable.
         test_table: table with the test documents, in the same format.
         test_label_lists: file with the labels of ``test_table``; required if ``source`` has label lists.
-        label_names: file of label names, for tables whose labels are identifiers or numbers. It has lines of
-            identifier, tab and name, or one name per line, or JSON lines with the key ``title``; or it is SKOS.
+        label_names: file of label names, for tables whose labels are identifiers or numbers: lines of identifier, tab
+            and name; one name per line; JSON lines with ``title``, ``name`` or ``label``; or a SKOS vocabulary.
         names_language: language of the names, if ``label_names`` is a vocabulary in several languages.
     """
 
@@ -91,7 +91,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not a header ({len(source.columns)} columns; --header)", *guesses]
-    # Columns of later versions are left out where they are empty, so that earlier data sets stay valid.
+    # Fields that later versions added are left out if they are empty, so that earlier data sets stay valid.
     chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
     wanted = {"source": _identity(table, source, options), "columns": chosen}
     if options.names_language is not None and options.label_names is None:
@@ -123,7 +123,7 @@ def _name_of(table: Any) -> str | None:
 
 
 def is_of_another(database: Path, table: Path) -> bool:
-    """Return whether a file exists that is not the data set of this table (in its current or an earlier state)."""
+    """Return whether the database exists, but is not a data set of this table in its current or an earlier state."""
     if not os.path.lexists(database):
         return False
     if not TableStore.is_data_set(database):
@@ -149,20 +149,20 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
 
 
 def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Delete the documents but keep the runs; raise an error if this is the finished data set of another table."""
+    """Delete the documents but keep the runs; raise an error if they are the data set of another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
     if not unusable and _is_another(store, _name_of(table), wanted["source"]):
         of = store.meta("table")
         raise InputError(
             f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
             expected=f"a data set of {name}",
-            fix=f"name another (train --data-set FILE, prepare -o FILE), or remove it with its runs: rm {store.path}",
+            fix=f"choose another file (train --data-set, prepare -o), or remove it with its runs: rm {store.path}",
         )
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
         changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
         runs = len(runs_of(store))
-        listed = f"; its {runs:,} earlier runs stay listed, without their predictions" if runs else ""
+        listed = f"; its earlier runs ({runs:,}) stay listed, without their predictions" if runs else ""
         _LOG.info("%s: reading %s again (%s)%s", store.path, name, " of ".join(changed), listed)
     store.clear({"format": FORMAT, "version": VERSION, "reading": store.reading + 1, **start})
 
@@ -174,7 +174,7 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
         raise InputError(
             "--label-lists, --test-table and --test-label-lists do not fit together",
             expected="label lists of both tables, or of none",
-            fix="give --test-label-lists beside --label-lists and --test-table",
+            fix="use --test-label-lists together with --label-lists and --test-table",
         )
     source = open_source(table, options.source)
     if test is None:
@@ -183,7 +183,7 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
 
 
 def _sample(source: TableReader) -> list[list[Any]]:
-    """Return as many of the first rows as fit into memory; columns are guessed from them."""
+    """Return the first rows, from which columns are guessed: up to `SAMPLE`, or fewer if their texts are long."""
     found: list[list[Any]] = []
     letters = 0
     for row in source.records():

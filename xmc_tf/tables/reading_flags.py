@@ -13,9 +13,9 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     """Add the flags for reading the cells of a table; return their argument group."""
     group = parser.add_argument_group("table")
     add = group.add_argument
-    add("--format", choices=KINDS, help="format of the table (default: by its content)")
-    add("--encoding", metavar="NAME", help="encoding of a text file (default: by its content)")
-    add("--separator", metavar="CHARACTER", help="separator of cells: one character, or tab")
+    add("--format", choices=KINDS, help="format of the table (default: detected)")
+    add("--encoding", metavar="NAME", help="encoding of a text file (default: detected)")
+    add("--separator", metavar="CHARACTER", help="separator of cells: one character, or tab (default: guessed)")
     add("--header", type=truth, metavar="true/false", help="the first row holds the names of the columns")
     add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     add("--text-column", "--column", metavar="NAME,…", help="text columns, joined (default: text, or guessed)")
@@ -41,7 +41,7 @@ def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str])
     flags |= {"sqlite_table": "--table", "text_column": "--text-column", **more}
     if found := [flag for name, flag in flags.items() if getattr(arguments, name) is not None]:
         problem, expected = f"{', '.join(found)}: there is no table", "a table, such as a CSV file"
-        raise InputError(problem, expected=expected, fix="leave it out")
+        raise InputError(problem, expected=expected, fix="leave out the flags for tables")
 
 
 def source_options(arguments: argparse.Namespace) -> SourceOptions:

@@ -35,11 +35,11 @@ class Run:
     metrics: dict[str, float] = field(default_factory=dict)  # of the test documents, from 0 to 1
     durations: dict[str, float] = field(default_factory=dict)  # of parts of the work, in seconds
     chosen: list[str] = field(default_factory=list)  # sentences about the choice of settings
-    trials: list[dict[str, Any]] = field(default_factory=list)  # name, score, seconds and kept of each tried setting
+    trials: list[dict[str, Any]] = field(default_factory=list)  # of each tried setting: name, score, seconds, kept
     curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # learning curves: (step, value) pairs
     versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
     documents: dict[str, int] = field(default_factory=dict)  # number by split
-    labels: int = 0  # their number
+    labels: int = 0  # number of labels
     id: int = 0  # 0 before it is recorded
 
 
@@ -74,7 +74,7 @@ def runs_of(store: TableStore) -> list[Run]:
 
 
 def run_of(store: TableStore, number: int) -> Run:
-    """Return the run with a number."""
+    """Return the run with this number."""
     row = None
     if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
@@ -82,8 +82,8 @@ def run_of(store: TableStore, number: int) -> Run:
         known = [run.id for run in runs_of(store)]
         raise InputError(
             f"{store.path} has no run {number}",
-            expected="one of " + ", ".join(map(str, known[-20:])) if known else "a data set on which was trained",
-            fix=f"xmc-tf runs {store.path} lists all",
+            expected="one of " + ", ".join(map(str, known[-20:])) if known else "a data set with recorded runs",
+            fix=f"list the runs: xmc-tf runs {store.path}",
         )
     return _run(row)
 

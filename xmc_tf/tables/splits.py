@@ -55,7 +55,7 @@ def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: Sp
         if len(labels):
             rarest[place] = labels[counts[labels].argmin()]
             alone[place] = counts[rarest[place]] == 1
-    # With many such labels all in training, the test would not resemble the documents to come.
+    # If many such texts were all in training, the test documents would not resemble future documents.
     if alone.sum() > _MOST_ALONE * len(texts):
         rarest[alone] = -1  # as if they had no label
         alone[:] = False

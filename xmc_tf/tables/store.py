@@ -109,13 +109,13 @@ class TableStore:
         """
         path = Path(path)
         if not path.is_file():
-            raise InputError(f"{path} does not exist", expected="a database of xmc-tf prepare")
+            raise InputError(f"{path} does not exist", expected="a database written by xmc-tf prepare")
         connection = _connected(path, "rw" if write else "ro")
         store = cls(path, connection)
         if store.has_views or store.meta("format") != FORMAT:
             raise InputError(
                 f"{path} is not a data set of xmc_tf",
-                expected="a database that xmc-tf prepare has written",
+                expected="a database written by xmc-tf prepare",
                 fix="to read a table of another database, use xmc-tf prepare",
             )
         if (found := store.meta("version")) != VERSION:
@@ -436,7 +436,7 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
             raise full from None
         raise InputError(
             f"{path} cannot be opened: {error}",
-            expected="a database of xmc-tf prepare, or a new file",
+            expected="a database written by xmc-tf prepare, or a new file",
             fix="give another file",
         ) from None
     return connection

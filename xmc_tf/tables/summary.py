@@ -4,7 +4,7 @@ from xmc_tf.tables.columns import column_of_ids
 from xmc_tf.tables.splits import SPLITS, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
 
-_LEAST_LABELS, _MOST_PAIRS = 20, 1.2  # with as few pairs per label, nearly every label occurs once
+_LEAST_LABELS, _MOST_PAIRS = 20, 1.2  # with so few pairs per label, nearly every label occurs once
 _SHOWN = 8  # names of columns
 
 
@@ -34,7 +34,7 @@ class Summary:
         )
 
     def asked(self) -> str:
-        """Return a question whether the columns and the separator are right, with some label cells."""
+        """Return a question about the choice of columns and separator, with some label cells."""
         shown = f" Cells: {', '.join(map(repr, self.cells))}" if self.cells else ""
         return f"Are the columns and the separator right (--text-column, --label-column, --label-separator)?{shown}"
 

@@ -27,10 +27,10 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="names of the labels, for tables whose labels are identifiers (lines of identifier, tab, name) or numbers "
         "from 0 (one name per line); or a SKOS vocabulary (.ttl, .rdf, .xml, .nt) with their identifiers",
     )  # fmt: skip
-    add("--names-language", metavar="TAG", help="language of the names in a vocabulary, as en (default: its only one)")
+    add("--names-language", metavar="TAG", help="language of names in a vocabulary, such as en (default: the only one)")
     add(
         "--label-lists", metavar="FILE",
-        help="labels of each text, where TABLE is a file of texts: one line per text, of names or numbers",
+        help="label names or numbers of each text, one line per text; TABLE is then a file with one text per line",
     )  # fmt: skip
     group = parser.add_argument_group("splits of the table")
     add = group.add_argument
@@ -38,7 +38,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--test-label-lists", metavar="FILE", help="label lists of --test-table")
     add("--validation", type=float, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
     add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to measure the model on")
-    add("--split-seed", type=int, default=0, metavar="INT", help="another seed gives another split")
+    add("--split-seed", type=int, default=0, metavar="INT", help="random seed of the split")
 
 
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:
@@ -57,7 +57,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the default database of a table, which is beside it; never a file that belongs to something else."""
+    """Return the default database, which is beside the table; another name if that file belongs to something else."""
     table = Path(table)
     if table.name in ("", ".."):  # the current folder or a parent folder
         return table / "data.sqlite"

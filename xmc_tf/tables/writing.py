@@ -94,7 +94,7 @@ class RowWriter:
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
-        self._documents: dict[str | int, int] = {}  # several rows may belong to one
+        self._documents: dict[str | int, int] = {}  # several rows may belong to one document
         if columns.merges_rows:
             by = "name" if columns.document is not None else "key"
             self._documents = dict(one(f"SELECT {by}, id FROM documents WHERE {by} IS NOT NULL").fetchall())

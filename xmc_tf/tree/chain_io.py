@@ -79,7 +79,7 @@ def _matrices(folder: Path) -> list[Path]:
     if (folder / f"C{depth}.npz").exists():
         raise InputError(
             f"{folder} holds more matrices than {CONFIG} says", expected=f"{depth} matrices", received=f"{len(found)}",
-            fix="two trees may have been copied over each other: copy it again into an empty folder",
+            fix="two trees may have been mixed: copy the folder again into an empty one",
         )  # fmt: skip
     return files
 

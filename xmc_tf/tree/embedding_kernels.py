@@ -93,7 +93,7 @@ def scale_rows(first, last, begin, values, factors):
 
 @kernel
 def keep_strongest(first, count, most, ends, indices, values, squares):
-    """Keep only the ``most`` largest sums by magnitude of each label, in place. Ties go to the first features."""
+    """Keep each label's ``most`` sums with the largest magnitudes, in place. Ties go to the first features."""
     read, write = 0, 0
     for label in range(count):
         stop = ends[label]

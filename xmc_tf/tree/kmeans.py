@@ -28,7 +28,7 @@ class BinaryLevel:
     """The nodes of one binary level. The labels of a node are contiguous, and those without features come last."""
 
     starts: np.ndarray  # where the labels of each node begin
-    empties: np.ndarray  # number of labels without features of each node
+    empties: np.ndarray  # number of labels without features in each node
     widths: np.ndarray  # number of sparse features of each node
     entries: LabelEntries
     _spare: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
@@ -254,7 +254,7 @@ def split_level(
             _split_wide(level, node, int(shares[node]), seeds[node : node + 1], params, pool, left)
     level.halve(left)
     level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
-    # Renumbering costs about what it saves on the next level, and pays off on the one after. Sums follow its order.
+    # Renumbering costs about what it saves on the next level, and pays off on the one after. It sets the order of sums.
     if t % 2 == 1 and t < depth - 1:
         level.drop_unshared(pool)
     return level
@@ -264,8 +264,8 @@ def _split_wide(
     level: BinaryLevel, node: int, share: int, seed: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
     left: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split a node with all threads, with the same bits as `kmeans_nodes.halve`. ``share`` labels determine the
-    centroids.
+    """Split a node with all threads; the result is bit-identical to that of `kmeans_nodes.halve`. ``share`` labels
+    determine the centroids.
     """
     start, stop = int(level.starts[node]), int(level.starts[node + 1])
     filled, take = _place_evenly(start, stop, int(level.empties[node]), left)
@@ -317,7 +317,7 @@ class _Steps:
         self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
     def add(self, moved: int) -> None:
-        """Add the members that moved to the sums; each thread updates a range of features."""
+        """Update the sums for the members that changed sides. Each thread updates a range of features."""
         entries, halving = self.entries, self.halving
         if moved <= _LABELS_OF_A_TASK:
             _add_rows(entries, halving, 0, halving.direction.size)
@@ -353,7 +353,7 @@ def _tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansPara
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
-    """Return the share of labels that determine a node's centroids. It rises after ``warmup_ratio``."""
+    """Return the share of labels that determine a node's centroids. It rises from level to level after the warm-up."""
     if not params.do_sample:
         return 1.0
     warmup = int(params.warmup_ratio * depth)

@@ -180,7 +180,7 @@ def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_rig
 
 @inner
 def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
-    """Return a dot product as four partial sums: LLVM would use vector gathers, half as fast as four loads."""
+    """Return a dot product, added up in four partial sums, because LLVM would use vector gathers at half the speed."""
     a = b = c = d = np.float32(0.0)
     k = first
     while k + 4 <= last:

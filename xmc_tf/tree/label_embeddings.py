@@ -28,7 +28,7 @@ def label_matrix(Y: Any) -> csr_matrix:
     if not issparse(Y):
         raise InputError(
             "the label matrix is not sparse", expected="a scipy sparse matrix, documents × labels",
-            received=type(Y).__name__, fix="scipy.sparse.csr_matrix(Y) makes it one",
+            received=type(Y).__name__, fix="convert it: scipy.sparse.csr_matrix(Y)",
         )  # fmt: skip
     as_csr = csr_matrix(Y, dtype=np.float32)
     if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
@@ -341,7 +341,7 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
     weights = np.asarray(alpha)
     if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
         raise InputError(
-            "alpha has the wrong shape", expected=f"a number or an array of {nr_labels:,}",
+            "alpha has the wrong type or shape", expected=f"a number, or an array of {nr_labels:,} numbers",
             received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
         )  # fmt: skip
     if not np.all((weights >= 0) & (weights <= 1)):

@@ -120,7 +120,7 @@ def _quoted(text: str) -> str:
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
-        "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
+        "xmc_tf.tree.show", "Print a label tree; clusters are named after a few labels (with -y, the most frequent)."
     )
     add_model_place(out, "folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)")
     out.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")

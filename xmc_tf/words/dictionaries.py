@@ -38,7 +38,7 @@ NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, n
 
 
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
-    """Learn from a dictionary those endings of two to six letters with which nine tenths of the forms change alike."""
+    """Learn rules for endings of two to six letters with which at least 90 % of the forms change in the same way."""
     step = max(1, len(lemma_of_form) // SAMPLE)
     changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
     for number, (form, lemma) in enumerate(lemma_of_form.items()):
@@ -101,7 +101,7 @@ class Dictionary(NamedTuple):
     keys: np.ndarray  # int64: of each form, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form
     lemmas: Strings
-    endings: Endings  # for words that are no form
+    endings: Endings  # for words that are not among the forms
 
 
 @cache

@@ -29,7 +29,7 @@ _SAMPLE = 400  # texts
 _LONGEST = 1000  # characters of a text that are used
 _LEAST_TEXT = 500  # characters of the whole sample: the language of less would be a guess
 _LEAST_SHARE = 0.1  # of the texts in a language; wrong guesses for single short texts are common
-_LEAST_SURE = 2 / 3  # of the texts in such languages; otherwise, the texts are in no language
+_LEAST_SURE = 2 / 3  # of the texts in such languages; otherwise, no language is detected
 _NO_LANGUAGE = "zxx"  # of numbers and the like
 # Languages that share a dictionary with another, or have it under a more general name.
 _DICTIONARY_OF = {"no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"}
@@ -42,7 +42,7 @@ _THREE_LETTERS = (
     "nor=no per=fa pol=pl por=pt ron=ro rum=ro rus=ru slk=sk slo=sk slv=sl sme=se spa=es sqi=sq alb=sq srp=sr swa=sw "
     "swe=sv tam=ta tel=te tgl=tl tha=th tur=tr ukr=uk urd=ur vie=vi wel=cy zho=zh"
 )
-# Languages that can be detected but have no dictionary; their words are cut into pieces all the same.
+# Languages that can be detected but have no dictionary; their words can still be cut into pieces.
 _OTHERS = (
     "ace af am an ary arz as az ba bcl be bn br bs crh dz eu ext fo fuv fy gcf gcr gom gu gug guw ha hbo ht ig ja jv "
     "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my nan ne nso oc om or pa ps qu rn rw sa sdh si sn so st "
@@ -53,7 +53,7 @@ _SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 
 def languages_of(texts: "Texts") -> tuple[str, ...]:
-    """Detect the languages of a sample of texts, most frequent first; return none if they are not clear."""
+    """Detect the languages of a sample of texts, most frequent first; return () if they are unclear."""
     count = min(_SAMPLE, len(texts))
     # A random text of each stretch, because languages may alternate.
     random = Random(0)

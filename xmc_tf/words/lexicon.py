@@ -25,7 +25,7 @@ class Lexicon:
     forms: np.ndarray  # int64: their keys, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form
     lemma_keys: np.ndarray  # int64: the key of each lemma
-    rule: Endings  # for words that are no form
+    rule: Endings  # for words that are not among the forms
     texts: tuple[Strings, ...] = ()  # the lemmas themselves, of each dictionary; a model does not need them
 
     @classmethod

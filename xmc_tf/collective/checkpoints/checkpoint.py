@@ -25,7 +25,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-VALUES = "values"  # the name of a table's rows, beside those of its slots
+VALUES = "values"  # the name under which a table's rows are saved, beside its slots
 
 # Writes rows, given the number of the first one.
 Write = Callable[[int, np.ndarray], None]
@@ -112,7 +112,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
         )
     names = [table.name for table in tables]
     if doubled := {name for name in names if names.count(name) > 1}:
-        raise InputError(f"two tables have the name {min(doubled)!r}", expected="different names")
+        raise InputError(f"two tables have the name {min(doubled)!r}", expected="a unique name for each table")
     for table in tables:
         low, high = table.partition.range(table.rank)
         for part, variable in {VALUES: table.variable, **table.slots}.items():
@@ -121,7 +121,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
                     f"table {table.name!r}, {part}: a checkpoint can only store arrays with one entry per row",
                     expected=f"{high - low} rows",
                     received=f"shape {tuple(variable.shape)}",
-                    fix="pass arrays that are not per row as extra=",
+                    fix="pass arrays of other shapes as extra=",
                 )
 
 
@@ -192,7 +192,7 @@ def _parts_of(
                 f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
                 expected=f"the slots {sorted(table.slots)}",
                 received=f"{sorted(saved.slots)}",
-                fix="use the optimizer of the training, or load with slots=False and start a new one",
+                fix="use the optimizer of the checkpoint, or load with slots=False to start a new one",
             )
         variables |= {name: (shards, table.slot(name)) for name, shards in saved.slots.items()}
     parts: list[tuple[ShardedTable, list[ShardFile], Write]] = []
@@ -200,7 +200,7 @@ def _parts_of(
         row_shape = [int(size) for size in variable.shape[1:]]
         if shards and shards[0].row_shape != row_shape:
             raise InputError(
-                f"{folder / manifest.data / shards[0].file}: rows of another shape than table {table.name!r} has here",
+                f"{folder / manifest.data / shards[0].file}: its rows do not have the shape of table {table.name!r}",
                 expected=f"{row_shape}",
                 received=f"{shards[0].row_shape}",
             )

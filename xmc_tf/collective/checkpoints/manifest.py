@@ -57,7 +57,7 @@ def read_manifest(folder: str | Path) -> Manifest:
         version = content["version"]
         if version not in (1, 2, VERSION):
             raise InputError(
-                f"{path} has another version",
+                f"{path} has an unknown version",
                 expected=f"{VERSION}",
                 received=f"{version}",
                 fix="use the newer xmc_tf that wrote it",

@@ -123,8 +123,6 @@ def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> 
 
 
 def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield bounds of blocks of ``rows`` rows that cover ``[start, stop)``. ``end`` (default: ``stop``)
-    cuts the last.
-    """
+    """Yield the bounds of blocks of ``rows`` rows that cover ``[start, stop)``, cut at ``end`` (default: ``stop``)."""
     for low in range(start, stop, rows):
         yield low, min(low + rows, stop if end is None else end)

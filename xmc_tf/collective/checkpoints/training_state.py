@@ -29,13 +29,13 @@ def save_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 
 def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
-    """Load a checkpoint into a model built the same way, and return the steps made. All ranks must call it."""
+    """Load a checkpoint into a model built the same way, and return its number of steps. All ranks must call it."""
 
     def check_resumable() -> None:
-        # Arrays are numbered, and another array may fit by its shape.
+        # Arrays are identified by their numbers, so a wrong array of the same shape would be loaded.
         if communicator.rank == 0 and read_manifest(folder).version < VERSION:
             raise InputError(
-                f"{folder} is of a training that xmc_tf 0.2 or an older version began",
+                f"{folder} was written by xmc_tf 0.2 or an older version",
                 expected=f"a checkpoint of xmc_tf {__version__}: optimizers of Keras 2 and 3 keep different states",
                 fix="finish the training with the older version, or remove the folder to begin again",
             )

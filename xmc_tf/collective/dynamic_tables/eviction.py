@@ -64,7 +64,7 @@ def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
     for rule in rules:
         if not isinstance(rule, OlderThan | LeastFrequent):
             raise InputError(
-                "evict",
+                "evict is not a rule or a list of rules",
                 expected="OlderThan(steps=…), LeastFrequent(max_rows=…), or a list of them",
                 received=repr(rule),
             )
@@ -117,4 +117,4 @@ def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) ->
 def _check(rule: str, **numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
-            raise InputError(f"{rule}({name}=…)", expected="1 or more", received=str(number))
+            raise InputError(f"{rule}({name}=…) is too small", expected="1 or more", received=str(number))

@@ -28,7 +28,7 @@ def _hash(ids: tf.Tensor) -> tf.Tensor:
     if ids.dtype == tf.string:
         ids = tf.strings.to_hash_bucket_fast(ids, HASHES)  # "will never change" (TensorFlow's documentation)
     elif not ids.dtype.is_integer:
-        raise InputError("ids of a growing table", expected="strings or whole numbers", received=ids.dtype.name)
+        raise InputError("invalid ids of a growing table", expected="strings or whole numbers", received=ids.dtype.name)
     mixed = tf.bitwise.bitwise_and(tf.cast(ids, tf.int64), HASHES)
     for shift, factor in zip(_SHIFTS, (*_FACTORS, None), strict=True):
         mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64)))
@@ -43,7 +43,7 @@ NO_ROW = 0  # the row of an id without one, which stays zero
 
 
 class FoundIds(NamedTuple):
-    """The row of each hash (``NO_ROW`` if it has none), and the rows that this search assigned to ids."""
+    """The row of each hash (``NO_ROW`` if it has none), and the rows that were newly assigned to ids."""
 
     rows: np.ndarray
     new_rows: np.ndarray
@@ -111,7 +111,7 @@ class IdIndex:
         return freed
 
     def replace(self, entries: IndexedIds, free: np.ndarray | None = None) -> None:
-        """Replace all entries by others with distinct hashes. ``free`` lists rows that earlier entries had."""
+        """Replace all entries by ``entries``, whose hashes must be distinct. ``free`` lists rows that can be reused."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
         self._set(entries, max(_FEWEST, len(entries.hashes)))

@@ -32,8 +32,9 @@ def find(places, hashes, entry_rows, wanted, rows):
 
 @kernel
 def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, free, counters, rows, new):
-    """Find the rows of the hashes that a step sees, and add entries and rows for new ones.
+    """Find the rows of the hashes that occur in a step, and add an entry for each new hash.
 
+    A hash gets a row once it has occurred in ``admit_after`` steps; until then, its row is 0.
     ``counters`` holds the number of entries, the number of free rows, the next unused row, and the number of new rows.
     """
     mask = len(places) - 1

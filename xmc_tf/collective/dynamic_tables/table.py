@@ -64,7 +64,7 @@ def _transform(initializer: keras.initializers.Initializer, name: str) -> Callab
         low, high = ndtr(-2.0), ndtr(2.0)
         return lambda drawn: config["mean"] + config["stddev"] * ndtri(low + drawn * (high - low))
     raise InputError(
-        f"growing table {name!r}: an initializer that is not supported, as the number of rows is not known",
+        f"growing table {name!r} does not support this initializer, because the number of rows is not known",
         expected="RandomUniform, RandomNormal, TruncatedNormal, Zeros, Ones or Constant of keras",
         received=type(initializer).__name__,
     )
@@ -112,7 +112,7 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of flat hashes that this rank owns. Training adds new ids, which may get rows."""
+        """Return the local row numbers of flat hashes that this rank owns. Training adds ids, which may get rows."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:
@@ -147,7 +147,7 @@ class GrowingTable(ShardedTable):
                 self._reset_slots(np.array([NO_ROW]))
 
     def restore(self, entries: IndexedIds, step: int) -> None:
-        """Replace all ids by ``entries``, whose rows are numbered from 1. The caller then writes the rows."""
+        """Replace all ids by ``entries``, whose rows are numbered from 1. The caller must then write the rows."""
         with self.lock:
             self.index.replace(entries)
             self._reserve(self.index.next_row)
@@ -205,9 +205,9 @@ def make_growing_table(
     trainable: bool = True,
 ) -> GrowingTable:
     """Create this rank's part of a growing table. ``strategy.growing_table`` describes the arguments."""
-    for what, number in (("columns (dim)", dim), ("sightings before an id gets a row (admit_after)", admit_after)):
+    for what, number in (("columns (dim)", dim), ("steps in which an id must be seen (admit_after)", admit_after)):
         if number < 1:
-            raise InputError(f"growing table {name!r}: {what}", expected="1 or more", received=str(number))
+            raise InputError(f"growing table {name!r}: too few {what}", expected="1 or more", received=str(number))
     initial, rules = initial_rows(initializer, name, dim, seed), rules_of(evict)
     with tf.init_scope(), not_replicated():
         variable = _variable(name, _FIRST_ROOM, dim, 0.0, trainable)

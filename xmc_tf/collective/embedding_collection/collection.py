@@ -74,7 +74,7 @@ class Stack:
             return tf.where((flat >= 0) & (flat < self.table.rows), flat, -1)
         number = tf.repeat(tf.constant(numbers, tf.int64), tf.stack([tf.size(one) for one in ids]))
         rows = np.array([one.table.rows for one in self.parts], np.int64)
-        # A number for each row of each table, in whose order each rank has a range of each table.
+        # Numbers of the rows of all tables, table by table: each rank has a range of them for each table.
         bases = np.concatenate([[0], np.cumsum(rows)])[:-1]
         starts = np.concatenate([base + one.partition.bounds[:-1] for base, one in zip(bases, self.parts, strict=True)])
         shift = (_begins(self.parts).T - starts.reshape(len(rows), -1)).reshape(-1)
@@ -143,7 +143,7 @@ class EmbeddingCollection(keras.layers.Layer):
         features = [feature for one in plan.decisions for feature in one.table.features]
         for what, names in (("table", [one.table.name for one in plan.decisions]), ("feature", features)):
             if twice := sorted({one for one in names if names.count(one) > 1}):
-                raise InputError(f"two tables have the {what} {twice[0]!r}", expected=f"each {what} once")
+                raise InputError(f"the {what} {twice[0]!r} occurs twice", expected=f"each {what} once")
         groups: dict[str, list[TableRows]] = {}  # by the name of their stack
         for one in plan.decisions:
             table = TableRows(one.table, partition_of(one.table, one.placement, plan.size))
@@ -233,7 +233,7 @@ class EmbeddingCollection(keras.layers.Layer):
             )
         combiners = {slot.feature: slot.table.combiner for slot in self._slots}
         if unknown := sorted(set(weights) - set(combiners)):
-            raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
+            raise InputError(f"{self.name}: there are weights for feature {unknown[0]!r}, which no table has")
         found = {}
         for name in self._features:
             one = bags(f"ids of feature {name!r}", inputs[name], combiners[name], weights.get(name))

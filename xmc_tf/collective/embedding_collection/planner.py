@@ -46,17 +46,17 @@ class EmbeddingTable:
     def __post_init__(self) -> None:
         if self.rows < 1 or self.dim < 1:
             raise InputError(
-                f"table {self.name!r}",
+                f"table {self.name!r} is empty",
                 expected="at least one row and one column",
                 received=f"({self.rows}, {self.dim})",
             )
         if self.combiner not in (None, "sum", "mean"):
             raise InputError(
-                f"combiner of table {self.name!r}", expected="None, 'sum' or 'mean'", received=repr(self.combiner)
+                f"wrong combiner of table {self.name!r}", expected="None, 'sum' or 'mean'", received=repr(self.combiner)
             )
         if not isinstance(self.features, tuple | list):
             raise InputError(
-                f"features of table {self.name!r}", expected="a tuple of names", received=repr(self.features)
+                f"wrong features of table {self.name!r}", expected="a tuple of names", received=repr(self.features)
             )
         object.__setattr__(self, "features", tuple(self.features) or (self.name,))
 
@@ -71,7 +71,7 @@ def check_placement(table: EmbeddingTable, size: int) -> None:
     a_rank = isinstance(where, int | np.integer) and not isinstance(where, bool) and 0 <= where < size
     if where is not None and where not in PLACEMENTS and not a_rank:
         raise InputError(
-            f"placement of table {table.name!r}",
+            f"unknown placement of table {table.name!r}",
             expected=f"'replicated', 'rows', or a rank from 0 to {size - 1}",
             received=repr(where),
         )
@@ -149,7 +149,7 @@ class Plan:
 def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Plan:
     for table in tables:
         check_placement(table, size)
-    placed = [PlacedTable(one, one.placement, "as the table asks") for one in tables if one.placement is not None]
+    placed = [PlacedTable(one, one.placement, "set by the table") for one in tables if one.placement is not None]
     free = [table for table in tables if table.placement is None]
     if size == 1:
         placed += [PlacedTable(table, "replicated", "there is one rank") for table in free]
@@ -164,7 +164,7 @@ def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions)
 
 
 def expected_rows(table: EmbeddingTable, batch_size: int) -> float:
-    """Return the expected number of distinct rows in a batch of equally frequent ids, which is an upper bound."""
+    """Return the expected number of distinct rows in a batch if all ids are equally frequent: an upper bound."""
     return table.rows * -np.expm1(batch_size * table.ids * np.log1p(-1.0 / table.rows)) if table.rows > 1 else 1.0
 
 
@@ -227,7 +227,7 @@ def _fit_memory(plan: Plan) -> None:
         raise InputError(
             f"the tables do not fit into the memory of {plan.size} ranks",
             expected=f"at most {limit / 2**20:,.1f} MiB per rank",
-            received=f"{most / 2**20:,.1f} MiB with {plan.options.slots} slots of the optimizer",
+            received=f"{most / 2**20:,.1f} MiB with {plan.options.slots} optimizer slots",
             fix="use more ranks, smaller tables, or an optimizer with fewer slots",
         )
 

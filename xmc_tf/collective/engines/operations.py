@@ -99,7 +99,7 @@ def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None
     """Set the variables on all ranks to their values on rank ``root``. This works only outside of graphs."""
     communicator = choose_communicator()
     for variable in variables:
-        # Not by their names, which may differ: Keras numbers layers, and a rank may have made others before.
+        # In order, not by name: names may differ, because Keras numbers layers and a rank may have made others before.
         with MARKS.waiting_in(f"xmc_tf/broadcast of {variable.name}"):
             variable.assign(communicator.broadcast_array(variable.numpy(), root))
 

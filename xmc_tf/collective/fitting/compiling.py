@@ -28,7 +28,7 @@ def check_keras() -> None:
     backend = keras.backend.backend()
     if backend != "tensorflow":
         raise InputError(
-            "Keras' backend",
+            "Keras uses an unsupported backend",
             expected="tensorflow",
             received=backend,
             fix="set KERAS_BACKEND=tensorflow before `import keras`",

@@ -172,7 +172,7 @@ def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
 def _export(communicator: Communicator, export: Call, model: keras.Model) -> Any:
     if sharded_tables(model):
         raise InputError(
-            f"model {model.name!r}: model.export",
+            f"model.export cannot export model {model.name!r}, which has sharded tables",
             expected="an export that holds the rows of all ranks",
             fix="strategy.export_saved_model(folder, model)",
         )
@@ -209,7 +209,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks. It checks replicas after the first step, and stops all on NaN."""
+    """The first callback over all ranks. It checks replicas after the first step, and stops all ranks on NaN."""
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()

@@ -188,7 +188,7 @@ def _without_examples(part: Any) -> Any:
 
 @contextmanager
 def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iterator[None]:
-    """Combine metrics over the ranks in the block, by each variable's ``aggregation``. All ranks must enter it."""
+    """In the block, combine metrics over the ranks by each variable's ``aggregation``. All ranks must enter it."""
     variables = [variable for metric in model.metrics for variable in metric.variables]
     kinds = [getattr(variable, "aggregation", "sum") for variable in variables]
     own = [np.asarray(variable.numpy()) for variable in variables]
@@ -214,7 +214,7 @@ def announce_own_metrics(model: keras.Model) -> None:
         is_metric = isinstance(metric, keras.metrics.Metric)
         if is_metric and not type(metric).__module__.startswith(("keras.", "keras_rs.")):
             log.warning(
-                "metric %r: its variables are added up over the ranks, as sums and counts must be; for others, use "
-                'add_variable(..., aggregation="mean") or "only_first_replica"',
+                "metric %r: its variables are added up over the ranks, as sums and counts must be; for other "
+                'variables, use add_variable(..., aggregation="mean") or "only_first_replica"',
                 metric.name,
             )

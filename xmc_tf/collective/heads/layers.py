@@ -36,7 +36,7 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if not 1 <= k <= table.rows:
         raise InputError(
-            f"the best rows of table {table.name!r} (k)", expected=f"1 to {table.rows}, its rows", received=str(k)
+            f"k is out of range for table {table.name!r}", expected=f"1 to {table.rows}, its rows", received=str(k)
         )
     number = tf.int32 if table.rows < 2**31 else tf.int64
     if table.size == 1:
@@ -46,13 +46,13 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
         everyone, sent, received = _gathered(table, flat, wire)
         width = min(k, max(_sizes(table)))
         best = _scores_here(table, everyone)
-        at = tf.zeros_like(best, tf.int32)  # of no row, if this rank has none, which top_k's gradient does not allow
+        at = tf.zeros_like(best, tf.int32)  # for a rank without rows, which the gradient of top_k does not allow
         if table.local_rows:
             best, at = tf.math.top_k(best, min(width, table.local_rows))
         missing = [[0, 0], [0, width - best.shape[1]]]
         best = tf.pad(best, missing, constant_values=-float("inf"))
         own = tf.pad(tf.cast(at, number) + table.start, missing)
-        # By rank, so that of equal scores the lower row comes first.
+        # In rank order, so that ties go to the lower row.
         best = _by_vector(table, exchange_of(table, best, received, sent, "scores"), flat, width)
         of_best, _ = operations.alltoall(own, received, f"{table.name}/best")
         scores, at = tf.math.top_k(best, k)
@@ -64,7 +64,7 @@ def _flat(table: ShardedTable, vectors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     """Return the vectors as a matrix, and the sizes of their leading dimensions."""
     if vectors.shape.rank in (None, 0) or vectors.shape[-1] != table.dim:
         raise InputError(
-            f"vectors for the rows of table {table.name!r}",
+            f"the vectors do not fit the rows of table {table.name!r}",
             expected=f"a last dimension of {table.dim}",
             received=f"shape {vectors.shape}",
         )
@@ -115,10 +115,10 @@ def table_of_all_rows(owner: Any) -> ShardedTable:
         rows, dim = variable.shape
         return ShardedTable("embeddings", rows, dim, even_rows(rows, 1), 0, plain_variable(variable))
     raise InputError(
-        "all rows of an embedding",
+        "this is not an embedding whose rows can all be scored",
         expected="a keras.layers.Embedding, or a result of strategy.variable with two dimensions",
         received=type(owner).__name__,
-        fix="make a keras.layers.Embedding inside embedding_scope() for the rows that are candidates",
+        fix="create a keras.layers.Embedding with the candidates inside embedding_scope()",
     )
 
 
@@ -135,7 +135,7 @@ class _OfAllRows(keras.layers.Layer):
         return getattr(self.embedding, "_wire", "fp32")
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration."""
+        """Return the layer's configuration, including the serialized Embedding."""
         return {**super().get_config(), "embedding": keras.saving.serialize_keras_object(self.embedding)}
 
     @classmethod
@@ -143,7 +143,7 @@ class _OfAllRows(keras.layers.Layer):
         """Create the layer from its configuration.
 
         Args:
-            config: the configuration.
+            config: the result of ``get_config``.
         """
         return cls(**{**config, "embedding": keras.saving.deserialize_keras_object(config["embedding"])})
 
@@ -191,7 +191,7 @@ class TiedHead(_OfAllRows):
         return scores + tf.cast(tf.convert_to_tensor(self.bias), scores.dtype) if self.use_bias else scores
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration."""
+        """Return the layer's configuration, from which Keras can recreate the layer."""
         return {**super().get_config(), "use_bias": self.use_bias}
 
 
@@ -230,5 +230,5 @@ class TopK(_OfAllRows):
         return tf.cast(scores, self.compute_dtype), ids
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration."""
+        """Return the layer's configuration, from which Keras can recreate the layer."""
         return {**super().get_config(), "k": self.k}

@@ -18,7 +18,7 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
-    """Return an operation that counts bytes. The sending must depend on it, or else TensorFlow drops it from a
+    """Return an operation that counts bytes. The sending operation must depend on it, or TensorFlow drops it from a
     gradient's graph. In a plain ``tf.Graph``, nothing is counted, because the counter would become one of the user's
     variables.
     """

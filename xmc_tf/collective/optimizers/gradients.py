@@ -24,7 +24,7 @@ class BatchShare:
 
     @property
     def weight(self) -> tf.Tensor:
-        """This rank's weight in the mean loss: 1 if all ranks have equally many examples. All ranks must read it."""
+        """This rank's weight in the mean loss: 1 if ranks have the same number of examples. All ranks must read it."""
         return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
 
     @property
@@ -33,7 +33,7 @@ class BatchShare:
         return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
 
     def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
-        """Return a number of this rank divided by its mean over the ranks. All ranks must call it."""
+        """Return this rank's number divided by the mean over the ranks. All ranks must call it."""
         number = tf.cast(number, tf.float32)
         return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
 
@@ -125,7 +125,7 @@ class Gradients(NamedTuple):
         return found[0], tf.equal(tf.reduce_sum(found[1]), 0.0)
 
     def clipped(self, squares: tf.Tensor, each: float | None, total: float | None) -> "Gradients":
-        """Scale each gradient down to norm ``each``, or all as one to norm ``total``, as Keras' clipnorm does."""
+        """Scale each gradient down to norm ``each`` (clipnorm), or all together to norm ``total`` (global_clipnorm)."""
         if each is not None:
             return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
         if total is not None:

@@ -31,7 +31,7 @@ _LARGEST = 2.0**100
 
 
 class LossScale(tf.Module):
-    """The loss scale. It doubles after ``growth_steps`` consecutive finite steps, and is constant if that is None."""
+    """The loss scale. It doubles after ``growth_steps`` finite steps, and halves after infinite ones (None: never)."""
 
     def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
         super().__init__(name="loss_scale")
@@ -83,7 +83,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         _check(inner, reduction, accumulate)
         if exact and table_optimizer is not None:
-            raise InputError("table_optimizer, CollectiveStrategy(exact=True)", expected="one of them", received="both")
+            raise InputError("table_optimizer cannot be used with exact=True", expected="one of them", received="both")
         super().__init__(learning_rate=0.0, name=f"collective_{inner.name}")
         self.inner, self.exact, self._size, self._reduction = inner, exact, size, reduction
         self._table_optimizer = table_optimizer
@@ -162,8 +162,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self.check_tables([table.name for table in tables])
         if stacks := [table.name for table in tables if self.exact and self.inner.clipnorm and len(table.members) > 1]:
             raise InputError(
-                f"clipnorm with strategy.embeddings ({', '.join(stacks)})",
-                expected="a norm for each table by itself, and these are one variable",
+                f"clipnorm cannot be used with strategy.embeddings ({', '.join(stacks)})",
+                expected="a separate variable for each table, because clipnorm clips each variable by itself",
                 fix="use global_clipnorm, or strategy.embeddings(..., joint=False)",
             )
         with self._only_updates(), self._slots_of_tables():
@@ -195,7 +195,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self._row_wise()
         if self.inner.use_ema:
             raise InputError(
-                f"averages of the weights (use_ema) of sharded tables ({', '.join(names)})",
+                f"use_ema (averages of the weights) does not support sharded tables ({', '.join(names)})",
                 fix="CollectiveStrategy(exact=True), or omit use_ema",
             )
         if self._said or not (differences := differences_of(self._row_wise(), self.inner)):
@@ -223,7 +223,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Sequence[Gradient | None], trainable_variables: Iterable[tf.Variable] | None = None) -> None:
-        """Make a step of variables (default: those of ``build``), or accumulate gradients. All ranks must call it."""
+        """Update the variables (default: those of ``build``), or accumulate gradients. All ranks must call it."""
         variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
@@ -331,7 +331,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @contextmanager
     def _only_updates(self, variables: Sequence[tf.Variable] = ()) -> Iterator[None]:
-        """Disable the options of ``inner`` in the block that this optimizer handles. Its configuration keeps them."""
+        """In the block, disable the options of ``inner`` that this optimizer handles. Its configuration keeps them."""
         inner = self.inner
         changed: dict[str, Any] = {"loss_scale_factor": None}
         if not self.exact:
@@ -349,7 +349,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @contextmanager
     def _slots_of_tables(self) -> Iterator[None]:
-        """Store variables that ``inner`` creates for tables in the block as slots, which checkpoints save by rows."""
+        """In the block, store variables that ``inner`` creates for tables as slots, which checkpoints save by rows."""
         create = self.inner.add_variable_from_reference
 
         @functools.wraps(create)
@@ -378,10 +378,10 @@ def _do_if(condition: tf.Tensor, work: Callable[[], None]) -> None:
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
     check_keras_3("optimizer", inner)
     if not isinstance(inner, keras.optimizers.Optimizer):
-        raise InputError("optimizer", expected="one of keras.optimizers", received=type(inner).__name__)
+        raise InputError("not a Keras optimizer", expected="one of keras.optimizers", received=type(inner).__name__)
     if reduction not in ("mean", "sum"):
-        raise InputError("reduction over the ranks", expected="'mean' or 'sum'", received=repr(reduction))
+        raise InputError("unknown reduction over the ranks", expected="'mean' or 'sum'", received=repr(reduction))
     if accumulate < 1:
-        raise InputError("batches in a step (accumulate)", expected="1 or more", received=str(accumulate))
+        raise InputError("too few batches in a step (accumulate)", expected="1 or more", received=str(accumulate))
     if accumulate > 1 and inner.gradient_accumulation_steps:
-        raise InputError("gradient_accumulation_steps and accumulate", expected="one of them", received="both")
+        raise InputError("gradient_accumulation_steps and accumulate conflict", expected="one of them", received="both")

@@ -52,12 +52,12 @@ class TableOptimizer(ABC):
         rows = tf.gather(table.variable, unique_rows)
         if self.weight_decay and self._decays(table.variable):
             rows *= 1.0 - rate * self.weight_decay
-        # New rows, which on CPUs are written several times as fast as TensorFlow's scattered addition.
+        # Writing new rows is several times as fast on CPUs as TensorFlow's scattered addition.
         table.variable.scatter_update(tf.IndexedSlices(rows + move, unique_rows))
 
     @abstractmethod
     def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
-        """Return the change of the rows for these gradients and slots."""
+        """Return what to add to the rows for these gradients and slots, and the new values of the slots."""
 
 
 class RowSGD(TableOptimizer):
@@ -159,7 +159,7 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
         found = RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
     if found is None:
         raise InputError(
-            "this optimizer cannot update the touched rows of sharded tables only",
+            "this optimizer cannot update only those rows of sharded tables that a step looks up",
             expected="SGD, Adagrad, Adam or AdamW (without amsgrad) of keras.optimizers",
             received=kind.__name__ + " with amsgrad" * amsgrad,
             fix="CollectiveStrategy(exact=True), which updates all rows as Keras does; or give the tables their own "

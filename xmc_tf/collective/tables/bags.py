@@ -60,23 +60,23 @@ class Bags(NamedTuple):
 def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None = None) -> Bags:
     """Check the ids of a feature and return them as bags. Error messages call the ids ``name``."""
     if combiner not in (None, "sum", "mean"):
-        raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
+        raise InputError("unknown combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
     if weights is not None and combiner is None:
         raise InputError(
-            f"weights of {name} without a combiner", fix="give combiner='sum' or 'mean', or multiply the rows"
+            f"weights of {name} without a combiner", fix="pass combiner='sum' or 'mean', or multiply the rows by them"
         )
     if isinstance(ids, tf.SparseTensor):
         if ids.shape.rank != 2:
-            raise InputError(f"sparse {name}", expected="two dimensions", received=str(ids.shape))
+            raise InputError(f"sparse {name} have the wrong shape", expected="two dimensions", received=str(ids.shape))
         ids = tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])
     if not isinstance(ids, tf.RaggedTensor):
         ids = tf.convert_to_tensor(ids)
     elif combiner is not None and (ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1):
-        raise InputError(f"ragged {name} with a combiner", expected="two dimensions", received=str(ids.shape))
+        raise InputError(f"ragged {name} cannot be combined", expected="two dimensions", received=str(ids.shape))
     if not ids.dtype.is_integer:
         raise InputError(name, expected="whole numbers", received=ids.dtype.name)
     if combiner is not None and ids.shape.rank in (None, 0):
-        raise InputError(f"{name} with a combiner", expected="one dimension or more", received=str(ids.shape))
+        raise InputError(f"{name} cannot be combined", expected="one dimension or more", received=str(ids.shape))
     return Bags(ids, combiner, weights)
 
 

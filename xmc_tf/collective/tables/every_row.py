@@ -1,4 +1,4 @@
-"""Losses of each instance against each row of a table. Each rank computes the losses for its own rows."""
+"""Losses of each example against each row of a table. Each rank computes the losses for its own rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,8 +29,8 @@ class EveryRow:
         loss: RowLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return each instance's sum of losses over all rows, ``[B]``. ``weights`` weight positives. All ranks must
-        call it.
+        """Return each example's sum of losses over all rows, ``[B]``. ``weights`` has the weights of the positives. All
+        ranks must call it.
         """
         table = serving_or_sharded(self.table)
         here = gather_instances(table, vectors, positives, weights, self.wire)
@@ -44,14 +44,14 @@ class EveryRow:
 
 
 class GatheredInstances(NamedTuple):
-    """The instances of all ranks, and their positives among the rows of this rank."""
+    """The examples of all ranks, and their positives among the rows of this rank."""
 
     vectors: tf.Tensor
     instance: tf.Tensor  # of each positive, among ``vectors``
     row: tf.Tensor  # of each positive, local
     weights: tf.Tensor
-    sent: tf.Tensor  # instances to each rank
-    received: tf.Tensor  # instances from each rank
+    sent: tf.Tensor  # number of examples sent to each rank
+    received: tf.Tensor  # number of examples received from each rank
 
 
 def gather_instances(
@@ -61,7 +61,7 @@ def gather_instances(
     weights: tf.RaggedTensor | None,
     wire: WireFormat,
 ) -> GatheredInstances:
-    """Send instances to all ranks, and weighted positives to the owners of their rows. All ranks must call it."""
+    """Send examples to all ranks, and weighted positives to the owners of their rows. All ranks must call it."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
     factors = tf.ones_like(ids, tf.float32) if weights is None else tf.cast(weights.flat_values, tf.float32)
     count = tf.shape(vectors)[0]
@@ -70,7 +70,7 @@ def gather_instances(
         return GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), factors, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
-    # Each owner receives, for each instance, a mark and then the instance's positives among its rows, so no counts.
+    # Each owner receives, for each example, a mark and then its positives among the owner's rows: no counts are sent.
     marks = tf.range(table.size * count)
     places = tf.concat([2 * marks, 2 * (owners * count + tf.gather(instances, order)) + 1], axis=0)
     stream = tf.gather(
@@ -91,7 +91,7 @@ def gather_instances(
 
 
 def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstances, count: tf.Tensor) -> tf.Tensor:
-    """Add the ranks' losses for each of this rank's instances, and return them, ``[count]``. All ranks must call it."""
+    """Return the sums of the ranks' losses for each of this rank's examples, ``[count]``. All ranks must call it."""
     if table.size == 1:
         return shares
     back = exchange_of(table, shares, here.received, here.sent, "losses")
@@ -101,7 +101,7 @@ def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstance
 class RowStep(NamedTuple):
     number: tf.Tensor  # from 1
     rate: tf.Tensor
-    factor: tf.Tensor  # the derivative of the step's loss by an instance's loss, the same for all instances
+    factor: tf.Tensor  # the derivative of the step's loss by an example's loss, the same for all examples
 
 
 class FusedRows:

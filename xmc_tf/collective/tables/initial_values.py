@@ -55,7 +55,7 @@ class OfShape(keras.initializers.Initializer):
 def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Values:
     if matrix.shape != (rows, dim):
         raise InputError(
-            f"first values of table {name!r} have another shape",
+            f"the initial values of table {name!r} have the wrong shape",
             expected=f"({rows}, {dim})",
             received=str(matrix.shape),
         )

@@ -40,7 +40,7 @@ _SCOPE: ContextVar[EmbeddingScope | None] = ContextVar("embedding_scope", defaul
 def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
     """Return the current embedding scope. Outside of one, raise InputError."""
     if (scope := _SCOPE.get()) is None:
-        raise InputError(f"{layer} outside of an embedding scope", expected="a strategy that owns its rows", fix=fix)
+        raise InputError(f"{layer} needs an embedding scope", expected="a strategy that owns its rows", fix=fix)
     return scope
 
 
@@ -66,7 +66,7 @@ class ShardedEmbedding(keras.layers.Embedding):
         unsupported = ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "lora_rank")
         for option in (*unsupported, "quantization_mode"):
             if getattr(self, option):
-                self._refuse(option, "an Embedding without it (weight decay is the optimizer's)")
+                self._refuse(option, "an Embedding without it (for weight decay, use the optimizer)")
 
     @property
     def is_sharded(self) -> bool:
@@ -97,7 +97,7 @@ class ShardedEmbedding(keras.layers.Embedding):
             return super().call(inputs)
         if isinstance(inputs, tf.SparseTensor):
             raise InputError(
-                f"embedding {self.name!r}: sparse ids",
+                f"embedding {self.name!r} does not support sparse ids",
                 expected="dense or ragged ids",
                 fix="tf.RaggedTensor.from_sparse",
             )

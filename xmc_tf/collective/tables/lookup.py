@@ -23,12 +23,12 @@ HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
-    """Ids are out of range. As a ValueError, it passes through TensorFlow and arrives as an InvalidArgumentError."""
+    """Raised for ids out of range. A ValueError passes through TensorFlow and arrives as an InvalidArgumentError."""
 
 
 @contextmanager
 def ids_out_of_range_in_one_line() -> Iterator[None]:
-    """Replace TensorFlow's error about ids out of range, which has a graph trace, by one line, equal on all ranks."""
+    """Replace TensorFlow's long error about ids out of range by a single line, which is the same on all ranks."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -51,9 +51,7 @@ class RowRequest(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
-    """Return the request for flat ids, which may repeat. Invalid ids raise errors on all ranks. All ranks
-    must call it.
-    """
+    """Return the request for flat ids, which may repeat. Invalid ids fail on all ranks. All ranks must call it."""
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
@@ -82,7 +80,7 @@ def request_from_owners(
 
 @tf.autograph.experimental.do_not_convert
 def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tensor], size: int, name: str) -> tf.Tensor:
-    """Check ids for replicated tables, which are not exchanged, so that an invalid id is an error on all ranks."""
+    """Check ids of replicated tables, so that all ranks raise an error for an invalid id. All ranks must call it."""
 
     def headers_of(*ids: np.ndarray) -> np.ndarray:
         return np.concatenate([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)] * size)
@@ -112,9 +110,7 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids, sorted by owner, to their owners. Return the received ids and each rank's count. All ranks must call
-    it.
-    """
+    """Send ids, sorted by owner, to the owners. Return the received ids and their counts. All ranks must call it."""
     arrays = [ids, counts, tf.cast(check, tf.int64)]
     message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])
@@ -198,7 +194,7 @@ def _prefix(table: ShardedTable) -> str:
 
 
 def _member_name(table: ShardedTable, number: int) -> str:
-    """Return the name and row range of the table in a stack for which an id is invalid: the first table for -1."""
+    """Return the name and row range of a stacked table, as they appear in errors about its ids."""
     member = table.members[min(max(number, 0), len(table.members) - 1)]
     return f"of table {member.name} (rows 0 to {member.rows - 1})"
 

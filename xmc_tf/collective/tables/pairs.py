@@ -1,4 +1,4 @@
-"""Scores of (instance, row) pairs. Either rows are sent to the instances, or vectors to the owners of the rows."""
+"""Scores of (example, row) pairs. Either rows are sent to the examples, or vectors to the owners of the rows."""
 
 import logging
 from collections.abc import Callable
@@ -56,11 +56,11 @@ def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: t
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``."""
+    """Scores of examples against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``."""
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
         if route not in ("auto", "rows", "features"):
-            raise InputError("route", expected="'auto', 'rows' or 'features'", received=repr(route))
+            raise InputError("unknown route", expected="'auto', 'rows' or 'features'", received=repr(route))
         check_format(wire)
         self.table, self.route, self.wire = table, route, wire
         self.choice: Choice | None = None
@@ -89,7 +89,7 @@ class PairScorer:
         loss: PairLoss,
         weights: DenseOrRagged | None = None,
     ) -> tf.Tensor:
-        """Return the sum of the weighted losses of each instance's pairs, ``[B]``. All ranks must call it."""
+        """Return the sum of the weighted losses of each example's pairs, ``[B]``. All ranks must call it."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         wanted = tf.cast(flat_ids(targets), tf.float32)
@@ -124,7 +124,7 @@ class PairScorer:
 
 
 class _Sent(NamedTuple):
-    """An exchange of pairs. A group consists of an instance's pairs whose rows belong to the same rank."""
+    """An exchange of pairs. A group consists of an example's pairs whose rows belong to the same rank."""
 
     order: tf.Tensor  # of this rank's pairs, by owner
     pairs_out: tf.Tensor  # number of this rank's pairs for each owner
@@ -182,7 +182,7 @@ def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
     if isinstance(ids, tf.RaggedTensor):
         return tf.cast(ids.value_rowids(), tf.int32), tf.cast(ids.flat_values, tf.int64)
     if ids.shape.rank != 2:
-        raise InputError("ids of pairs", expected="[instances, rows for each]", received=str(ids.shape))
+        raise InputError("ids of pairs must have two dimensions", expected="[examples, ids]", received=str(ids.shape))
     instances, per_instance = tf.shape(ids)[0], tf.shape(ids)[1]
     return tf.repeat(tf.range(instances), per_instance), tf.cast(tf.reshape(ids, [-1]), tf.int64)
 
@@ -198,7 +198,7 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that sends each instance once to each rank with its rows, and receives gradients."""
+    """Return the bytes of a step that sends each example to each rank with rows of its pairs, and gets gradients."""
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
 

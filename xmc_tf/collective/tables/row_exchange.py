@@ -20,7 +20,7 @@ _SCALE_BYTES, _LARGEST_INT8 = 4, 127.0
 
 def check_format(wire: str) -> None:
     if wire not in _BYTES_PER_NUMBER:
-        raise InputError("wire format", expected=" or ".join(_BYTES_PER_NUMBER), received=repr(wire))
+        raise InputError("unknown wire format", expected=" or ".join(_BYTES_PER_NUMBER), received=repr(wire))
 
 
 def row_bytes(width: int, wire: WireFormat) -> int:

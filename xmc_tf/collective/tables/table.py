@@ -122,11 +122,11 @@ def make_table(
     each_id: bool = False,
 ) -> ShardedTable:
     if rows < 1 or dim < 1:
-        raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
+        raise InputError(f"empty table {name!r}", expected="at least one row and column", received=f"({rows}, {dim})")
     partition = even_rows(rows, size) if partition is None else partition
     if int(partition.bounds[-1]) != rows:
         raise InputError(
-            f"the partition of table {name!r} is not over its rows",
+            f"the partition of table {name!r} does not match its rows",
             expected=f"{rows} rows",
             received=f"{int(partition.bounds[-1])} rows",
         )
@@ -188,7 +188,7 @@ class _NotByOneRank:
             raise InputError(
                 f"table {self._table.name!r} is sharded, but the optimizer works on one rank only",
                 expected="an optimizer over all ranks",
-                received="an optimizer of Keras",
+                received="a Keras optimizer",
                 fix="move model.compile(...) into `with strategy.scope():`; in your own loop, use "
                 "strategy.optimizer(...)",
             )

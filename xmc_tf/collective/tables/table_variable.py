@@ -95,7 +95,7 @@ class _AllRows:
             f"table {self._table.name!r} is sharded over {self._table.size} ranks, and this use needs all of its rows",
             expected="a lookup (call the layer with ids), or an operation over the ranks",
             received="its embeddings as a tensor",
-            fix="for the scores of all rows, as of a tied head, TiedHead(layer)(x); for the best rows, "
+            fix="for the scores of all rows (a tied head), TiedHead(layer)(x); for the best rows, "
             "strategy.top_k(layer, queries, k) or the layer TopK(layer, k); for a copy, layer.get_weights() on all "
             "ranks; or create the layer outside embedding_scope()",
         )
@@ -183,7 +183,7 @@ class TableVariable(keras.Variable):
 
 
 def own_rows() -> AbstractContextManager[None]:
-    """Make table variables stand for this rank's rows only, in the block, for optimizers and for restoring weights."""
+    """In the block, make table variables stand for this rank's rows only, for optimizers and for restoring weights."""
     return set_in_block(_OWN_ROWS, True)
 
 
@@ -191,7 +191,7 @@ def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
     """Set this rank's rows of a table or a slot from all rows: an array, a tensor, or an array in a file."""
     if tuple(whole.shape) != (table.rows, table.dim):
         raise InputError(
-            f"table {table.name!r}: the given rows do not fit",
+            f"table {table.name!r}: the rows have the wrong shape",
             expected=f"shape ({table.rows}, {table.dim})",
             received=f"shape {tuple(whole.shape)}",
         )

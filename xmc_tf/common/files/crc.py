@@ -15,7 +15,7 @@ _ONE = 1 << 31
 
 
 def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = None) -> tuple[int, int]:
-    """Return the CRC-32 and the number of the next ``length`` bytes (default: all) of an unbuffered file.
+    """Read the next ``length`` bytes (default: all) of an unbuffered file; return their CRC-32 and their number.
 
     Setting ``stop`` ends the computation early.
     """

@@ -34,7 +34,7 @@ def read_json(path: str | Path, *, what: str = "", fix: str = "", limit: int = M
 
 def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
     """Return the content of a JSON file, cached until the file changes. Callers must not modify the returned object."""
-    with contextlib.suppress(OSError, InputError):  # which reading it again reports, in the caller's words
+    with contextlib.suppress(OSError, InputError):  # the read below reports these, in the caller's words
         status = path.stat()
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         return _read_once(path.absolute(), identity)

@@ -8,5 +8,5 @@ def log_folder(folder: str | Path) -> str:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         problem = f"{folder} cannot hold TensorBoard's files: {error.strerror}"
-        raise InputError(problem, expected="a folder, or a new name", fix="give another logdir") from None
+        raise InputError(problem, expected="a writable folder, or a new one", fix="use another logdir") from None
     return str(folder)

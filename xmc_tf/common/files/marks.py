@@ -1,4 +1,4 @@
-"""Marks by which a command recognizes files that it wrote earlier. It replaces these, and refuses to replace others."""
+"""Marks by which a command recognizes files that it wrote earlier. It overwrites no other files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 # Comments of .npz archives.
 FEATURES, LABELS, RELEVANCE = "xmc_tf features", "xmc_tf labels", "xmc_tf relevance"
 _MATRIX = "xmc_tf predictions"
-# Spaces at the end of the header of an .npy, of which NumPy writes fewer.
+# Spaces at the end of an .npy header; NumPy writes fewer.
 EMBEDDINGS = " " * 256
-# Of a matrix of predictions, of JSON lines, and of the tables of predicted labels.
+# The marks of a matrix of predictions, of JSON lines, and of tables of predicted labels.
 PREDICTIONS = (_MATRIX, '"scores": [', "label 1,score 1", "label 1;score 1", "label 1\tscore 1")
 MATRIX_OF_PREDICTIONS = _MATRIX
 _HEAD, _TAIL = 1 << 16, 64

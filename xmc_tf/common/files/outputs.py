@@ -18,11 +18,11 @@ def check_output_path(
     flag: str,
     path: str | Path | None,
     inputs: Mapping[str, Named],
-    marks: Sequence[str] | None = (),  # None: the command checks itself what it replaces
+    marks: Sequence[str] | None = (),  # None: the command itself checks what it overwrites
     *,
     force: bool = False,
 ) -> None:
-    """Refuse to overwrite an input, a part of a model, or a file not written by this command. Also remove leftovers."""
+    """Refuse to overwrite an input, a part of a model, or a file not written by this command. Remove partial files."""
     if path is None:
         return
     _refuse_clash(flag, path, inputs)
@@ -30,10 +30,10 @@ def check_output_path(
     kept = marks is not None and not force and os.path.isfile(path)
     if kept and not (os.access(path, os.R_OK) and is_marked(Path(path), marks or ())):
         raise InputError(
-            f"{flag} {path} exists, and this command has not written it",
-            expected="a new file, or one that this command has written",
+            f"{flag} {path} exists and was not written by this command",
+            expected="a new file, or one written by this command",
             received=f"a file of {os.path.getsize(path):,} bytes",
-            fix=f"give another name with {flag}, or replace the file with --force",
+            fix=f"give another name with {flag}, or overwrite the file with --force",
         )
     remove_leftovers(path)
 
@@ -48,12 +48,12 @@ def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> N
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
-    # From the outside in: rankers in a model of ours are parts of that model, though PECOS takes them for one.
+    # From the outermost folder inward: rankers in a model of xmc_tf are its parts, and also complete PECOS models.
     for folder, inside in sorted(_around(path), key=lambda found: len(found[0].parts)):
         kind = kind_at(folder)
         if kind is not None and kind.has_part(inside[0]):
             raise InputError(
-                f"{flag} {path} is part of {kind.the} in {folder}", expected="a file that does not belong to a model",
+                f"{flag} {path} is part of {kind.the} in {folder}", expected="a path that is not part of a model",
                 received="/".join(inside), fix=f"give another name with {flag}",
             )  # fmt: skip
 
@@ -76,10 +76,10 @@ def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
         if not os.path.isdir(parent):
             problem = f"{parent} is a file"
         elif not os.access(parent, os.W_OK | os.X_OK):
-            problem = f"{parent} is read-only for this user"
+            problem = f"{parent} is not writable"
     if problem:
         raise InputError(
-            f"{flag} {path} cannot be written", expected=f"{wanted} that can be written, which may be new",
+            f"{flag} {path} cannot be written", expected=f"{wanted} that is writable or does not exist yet",
             received=problem, fix=f"give another name with {flag}",
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
     for flag, path in outputs.items():
         if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise InputError(
-                f"{other} and {flag} are the same file: {path}", expected="a file of its own for each output",
+                f"{other} and {flag} are the same file: {path}", expected="a different file for each output",
                 fix=f"give another name with {flag}",
             )  # fmt: skip
 
@@ -109,7 +109,7 @@ def refuse_model_folder(
         for folder, inside in _around(read):
             if not kept and _same(folder, path) and written.has_part(inside[0]):
                 problem = f"{flag} {path} would replace {read}, which is the input {other}"
-                expected = "inputs outside the folder, or under names that no part of a model has"
+                expected = "inputs outside the folder, or with names that models do not use"
                 fix = f"move the input elsewhere, or give another folder with {flag}"
                 raise InputError(problem, expected=expected, received="/".join(inside), fix=fix)
     for folder, inside in _around(path):
@@ -129,7 +129,7 @@ def refuse_other_folder(flag: str, path: str | Path) -> None:
         kind = kind_at(folder)
         if kind is not None and kind.is_model:
             raise InputError(
-                f"{flag} {path} is, or lies in, {kind.the} {folder}", expected="a folder of its own",
+                f"{flag} {path} is inside {kind.the} {folder}, or is that folder", expected="a separate folder",
                 fix=f"give another folder with {flag}",
             )  # fmt: skip
 
@@ -139,7 +139,7 @@ def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named])
     for other, read in _each(inputs):
         if _same(path, read) or any(_same(folder, path) for folder, _ in _around(read)):
             problem = f"{path}, the work folder of {flag}, holds {read}, which is the input {other}"
-            expected = "a folder without inputs: it is removed when the model is complete"
+            expected = "a folder without inputs, because it is deleted when the model is complete"
             fix = f"move the input elsewhere, or give another folder with {flag}"
             raise InputError(problem, expected=expected, fix=fix)
     check_output_folder(flag, path, {})
@@ -156,11 +156,11 @@ def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:
 def _also_read(output: str, flag: str, read: str) -> InputError:
     problem, fix = f"{output} is also the input {flag} {read}", f"give another name with {output.split()[0]}"
     received = "the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself"
-    return InputError(problem, expected="an output that is not read", received=received, fix=fix)
+    return InputError(problem, expected="an output that is not also an input", received=received, fix=fix)
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
-    """Return whether the command reads the file ``path`` in ``folder``. Of a model, it reads only the parts."""
+    """Return whether ``path`` is read as a part of the input ``folder``. In a model, only its own parts are read."""
     if not os.path.exists(path):
         return False
     kind = kind_at(Path(folder))
@@ -172,10 +172,10 @@ def _is_read_there(path: str | Path, folder: str) -> bool:
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield each parent folder of a path, with links kept and resolved, and the path relative to it."""
+    """Yield each parent folder of a path and the path relative to it, both as named and with links resolved."""
     seen = set()
     resolved = Path(os.path.realpath(path))
-    # Without links ".." means what it says; behind one only the resolved path is right.
+    # After a link, ".." leads elsewhere than the text suggests, so only the resolved path is right.
     for start in (resolved if ".." in Path(path).parts else Path(os.path.abspath(path)), resolved):
         for depth, folder in enumerate(start.parents, 1):
             inside = start.parts[-depth:]

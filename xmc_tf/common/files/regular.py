@@ -16,14 +16,14 @@ def existing_file(path: str | Path, what: str) -> Path:
     if path.is_dir():
         raise InputError(f"{what}: {path} is a folder", expected="a file", fix="name a file inside it")
     if not path.exists():
-        fix = f"there is no folder {path.parent} either"
+        fix = f"check the path: there is no folder {path.parent} either"
         if path.parent.is_dir():
             close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1)
             fix = f"did you mean {path.parent / close[0]}?" if close else "check the name"
         raise InputError(f"{what}: {path} does not exist", expected="an existing file", fix=fix)
     if not path.is_file():
-        problem, fix = f"{what}: {path} is not an ordinary file", "write it to a file first"
-        expected = "a file that can be read more than once and from any place"
+        problem, fix = f"{what}: {path} is not a regular file", "save its content to a file first"
+        expected = "a file that can be read repeatedly and at any position"
         raise InputError(problem, expected=expected, received="a pipe or a device", fix=fix)
     if not os.access(path, os.R_OK):
         raise InputError(f"{what}: {path} is not readable", fix="check its permissions")
@@ -34,7 +34,7 @@ def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO
     """Open a regular file for reading. Refuse anything else at once: opening a pipe would wait for a writer."""
     name = f"{what}: {path}" if what else str(path)
     try:
-        # Checked before opening, which would wake up a pipe's writer, and again after it, because it may have changed.
+        # Checked before opening, which would wake up a pipe's writer, and again afterwards, in case it was replaced.
         kind = os.stat(path).st_mode
         if stat.S_ISREG(kind):
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -8,9 +8,9 @@ class _Writable(Protocol):
 
 
 def write_in_steps(file: _Writable, data: memoryview, start: int = 0) -> None:
-    """Write a flat array's bytes, which start at offset ``start`` of the file, in steps that end at page boundaries.
+    """Write a flat array's bytes in steps that end at page boundaries. ``start`` is the current offset in the file.
 
-    One large write needs large blocks of memory (256 MB take 1.8 s, not 0.44 s), and partial pages are zeroed first.
+    One large write is slower (256 MB: 1.8 s, not 0.44 s): it needs large blocks of memory, and zeroes partial pages.
     """
     data = data.cast("B")
     at = 0

@@ -77,7 +77,7 @@ def is_content_record(record: Any) -> bool:
 
 
 def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes: bool = True) -> None:
-    """Compare a file with a record made by ``content_record``. Without ``all_bytes``, compare only the size."""
+    """Raise InputError if a file differs from a ``content_record``. Without ``all_bytes``, compare only the size."""
     own = Records(path.parent, path, {path.name: (record["bytes"], f"{record['crc32']:08x}")}, fix=fix)
     if (problem := own.problem(path.name, all_bytes=all_bytes)) is not None:
         raise problem
@@ -100,7 +100,7 @@ class Records:
     header: Path
     files: Mapping[str, tuple[int, str]]  # length and CRC-32 by relative posix path
     unchanged: bool | None = None  # since the header was saved; None if unknown
-    fix: str = ""  # default: what fits the header
+    fix: str = ""  # default: chosen by the header's name
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
@@ -125,7 +125,7 @@ class Records:
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":
-        """Return the records of the model that contains a file or folder, or None if there is none."""
+        """Return the records of the files at or below ``place`` in the model that contains it; None without a model."""
         named, real = Path(os.path.abspath(place)), Path(os.path.realpath(place))
         if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
             named = real
@@ -137,7 +137,7 @@ class Records:
         return None
 
     def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
-        """Compare a file with its record. Return the difference, or None. Callers that map the file pass ``stop``."""
+        """Return an error if a file differs from its record, else None. Setting ``stop`` ends the comparison early."""
         path, (size, checksum) = self.folder / name, self.files[name]
 
         def wrong(problem: str, expected: str, received: str = "") -> InputError:

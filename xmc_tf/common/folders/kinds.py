@@ -9,7 +9,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 
 _MOST_NAMED = 5
-_NOT_OURS = "(?!)"  # the pattern that nothing matches
+_NOT_OURS = "(?!)"  # a pattern that nothing matches
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FolderKind:
         raise InputError(problem, expected=expected, received=received, fix=f"move these files elsewhere, or {fix}")
 
     def _inside(self, top: str) -> str | None:
-        """Return the pattern of paths inside a top-level entry: None for a file, ``_NOT_OURS`` for other entries."""
+        """Return the pattern of paths inside a top-level entry: None for a file, ``_NOT_OURS`` for unknown entries."""
         return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
 
     def _of_other_form(self, folder: Path) -> list[str]:

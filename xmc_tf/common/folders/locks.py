@@ -1,4 +1,4 @@
-"""Locks on the folders that commands write. Each is an ``flock`` on a file beside the folder; it names the holder."""
+"""Locks on the folders that commands write: an ``flock`` on a file beside the folder, which names the holder."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ _LONGEST_RECORD = 4096
 
 
 def place_beside(folder: Path) -> Path:
-    """Return the folder for files beside ``folder``: its parent, or itself if that is read-only or another disk."""
+    """Return where to put files beside ``folder``: its parent, or itself if the parent is read-only or another disk."""
     parent = folder.parent
     if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
         return folder
@@ -73,7 +73,7 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 os.close(descriptor)
                 raise
-            _LOG.warning("%s: this file system has no locks: do not write it from two runs at once", beside)
+            _LOG.warning("%s: this file system has no locks: do not write to it from two runs at once", beside)
         # The previous holder may have removed the file between our open and our lock.
         if _has_path(path, descriptor):
             break
@@ -83,7 +83,7 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
     elif size := os.fstat(descriptor).st_size:
         os.close(descriptor)
         raise InputError(
-            f"{path} is not a lock of xmc_tf", expected="no file of this name, or a lock that an interrupted run left",
+            f"{path} is not a lock file of xmc_tf", expected="no such file, or one left by an interrupted run",
             received=f"a file of {size:,} bytes", fix="move that file, or use another folder",
         )  # fmt: skip
     program = getattr(sys.modules.get("__main__"), "__spec__", None)
@@ -135,5 +135,5 @@ def temporary_folder_beside(folder: Path) -> Path:
 
 
 def leftovers_beside(folder: Path) -> list[Path]:
-    """Return the files that killed runs left beside ``folder``. The caller must hold the folder's lock."""
+    """Return the files and folders that killed runs left beside ``folder``. The caller must hold the folder's lock."""
     return sorted(place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}????????"))

@@ -1,4 +1,4 @@
-"""Detection of a folder's model kind (xmc_tf or PECOS) from its metadata, without loading the model."""
+"""Detection of the class of a model of xmc_tf or PECOS from its metadata, without loading the model."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _LARGEST = 1 << 24  # bytes of a parameter file
 
 
 def model_kind(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear", or "" if the metadata is unreadable (loading the model reports this)."""
+    """Return "XTransformer" or "XLinear", or "" without readable metadata (loading the model reports this)."""
     try:
         if (folder / "params.json").exists():
             return str(read_unchanged_json(folder / "params.json").get("model", ""))

@@ -14,7 +14,7 @@ ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "traini
 HIERARCHY, DOCUMENTS = "hierarchy", "documents"
 LABELS = "labels.txt"
 FUSION_HEADER = "fusion.json"  # in FUSION
-NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are no probabilities
+NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are not probabilities
 
 _CHAIN_FILES = r"config\.json|C\d+\.npz"
 _TFIDF_FILES = (
@@ -36,24 +36,24 @@ class ModelPart(NamedTuple):
 PARTS = (
     ModelPart(MODEL_HEADER, None, "all parameters, versions, shapes, seed, and the checksums of all other files",
          "models.folder"),
-    ModelPart(LABELS, None, "label names, where given", "models.folder"),
+    ModelPart(LABELS, None, "label names, if given", "models.folder"),
     ModelPart(TREE, _CHAIN_FILES, "the label tree of the rankers, as PECOS's ClusterChain", "tree.chain_io"),
-    ModelPart(FEATURES, _TFIDF_FILES, "the fitted TF-IDF, where the model makes its own features", "features.Tfidf"),
-    ModelPart(ENCODER, ".+", "the transformer and its tokenizer, as a Hugging Face folder, or as a graph of ONNX",
+    ModelPart(FEATURES, _TFIDF_FILES, "the fitted TF-IDF, if the model computes its own features", "features.Tfidf"),
+    ModelPart(ENCODER, ".+", "the transformer and its tokenizer, as a Hugging Face folder or an ONNX graph",
          "encoder.Encoder"),
-    ModelPart(HEAD, ".+", "the label heads of the levels that were fine-tuned on, one file a shard", "matcher.Matcher"),
+    ModelPart(HEAD, ".+", "the label heads of the levels used in fine-tuning, one file per shard", "matcher.Matcher"),
     ModelPart(RANKER, _RANKER_FILES, "the rankers, in PECOS's XLinear format", "linear.XLinear"),
     ModelPart(ENSEMBLE, rf"\d+/(tree/({_CHAIN_FILES})|ranker/({_RANKER_FILES}))",
-         "further trees and their rankers, where there are several: 1/tree, 1/ranker, …", "tree, linear"),
-    ModelPart(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
+         "further trees and their rankers, if there are several: 1/tree, 1/ranker, …", "tree, linear"),
+    ModelPart(NAMES, r"names\.npz", "if label names are evidence: the names, and the worth of their matches",
          "label_names.LabelNames"),
     ModelPart(FUSION, r"fusion\.json|(documents|centers)\.npy|similarity\.npz",
-         "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
-    ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, where a vocabulary has them",
+         "if scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
+    ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, if a vocabulary has them",
          "data.vocabularies.LabelHierarchy"),
-    ModelPart(DOCUMENTS, r"keys\.npy", "digests of the texts of the training documents, where they were a table's",
+    ModelPart(DOCUMENTS, r"keys\.npy", "digests of the texts of the training documents, if they came from a table",
          "models.growing"),
-    ModelPart(TRAINING, r"[XY]\.npz|is_name\.npy", "features and labels of training documents and names, to grow by",
+    ModelPart(TRAINING, r"[XY]\.npz|is_name\.npy", "features and labels of training documents and names, for growing",
          "models.growing.TrainingData"),
 )  # fmt: skip
 FOLDERS = tuple(part.name for part in PARTS if part.inside is not None)
@@ -112,7 +112,7 @@ EXPORT = FolderKind(
 
 
 def kind_at(folder: Path) -> FolderKind | None:
-    """Return the kind of a folder. Its content decides, because users also name parameter files ``params.json``."""
+    """Return the kind of a folder, or None. The name ``params.json`` is not enough: parameter files have it, too."""
     if (folder / "saved_model.pb").is_file():
         return EXPORT
     if (folder / MODEL_HEADER).is_file():

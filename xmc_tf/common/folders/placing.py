@@ -81,7 +81,7 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
 def _recover(folder: Path, kind: FolderKind) -> None:
     """Complete or remove the leftovers of a killed run that wrote ``folder``. The caller must hold its lock."""
     if finish_placing(folder, kind):
-        _LOG.info("%s: completed what an interrupted run had begun to place", folder)
+        _LOG.info("%s: completed the replacement that an interrupted run had begun", folder)
     for leftover in leftovers_beside(folder):
         # Without a header, it is incomplete, or an older folder whose other files have been merged.
         if kind.is_at(leftover):
@@ -107,7 +107,7 @@ def finish_placing(folder: Path, kind: FolderKind) -> bool:
         place = (folder / name).parent
         place.mkdir(parents=True, exist_ok=True)
         if not place.resolve().is_relative_to(folder):
-            raise InputError(f"{place} leads out of {folder}", expected="folders, no links", fix="remove the link")
+            raise InputError(f"{place} leads out of {folder}", expected="a folder, not a link", fix="remove the link")
         (part / name).replace(folder / name)
     shutil.rmtree(part)
     return True
@@ -159,9 +159,9 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Move files that other programs added after linking from the old folder to the new one.
+    """Move other programs' files from the old folder to the new one, unless the new one has them.
 
-    With ``newer``, they also replace existing files, because they may have been changed.
+    With ``newer``, they also replace existing files, because they may have changed since they were linked.
     """
     own = kind.own_files(old)
     for name in list(files_of(old)):
@@ -171,7 +171,7 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
 
 
 def _remove_files(folder: Path, names: set[str]) -> None:
-    """Remove files, and then the folders that are empty."""
+    """Remove files, and then the folders that have become empty."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
     for inner in sorted(_folders_of(names), key=lambda path: len(path.parts), reverse=True):

@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 def _writable(folder: Path) -> Path:
     if _is_writable(folder):
         return folder
-    # Under one name for each user, so that the next start finds it.
+    # One name for each user, so that the next start finds the folder.
     other = Path(tempfile.gettempdir(), f"xmc_tf-{os.geteuid()}")
     try:
         other.mkdir(mode=0o700, exist_ok=True)
@@ -34,12 +34,12 @@ def _writable(folder: Path) -> Path:
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         os.environ["XMC_TF_CACHE"] = made  # for processes that this one starts
         _LOG.warning(
-            "the cache folder %s cannot be written, and %s is not private to this user: kernels are compiled again in "
-            "each run; XMC_TF_CACHE names another folder", folder, other,
+            "the cache folder %s cannot be written, and %s is not private to you: kernels are compiled again in "
+            "each run; set XMC_TF_CACHE to another folder", folder, other,
         )  # fmt: skip
         return Path(made)
     _LOG.warning(
-        "the cache folder %s cannot be written: compiled code is kept in %s; XMC_TF_CACHE names another folder", folder,
+        "the cache folder %s cannot be written: compiled code is kept in %s; XMC_TF_CACHE sets another folder", folder,
         other,
     )  # fmt: skip
     return other

@@ -31,7 +31,7 @@ class _Handler(logging.StreamHandler):
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     def format_help(self) -> str:
-        """Return the help. Its examples start commands in the way the user started this one."""
+        """Return the help. Its examples have the form in which the user started this command."""
         return as_called(super().format_help())
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
@@ -48,7 +48,7 @@ class UsualFlags(NamedTuple):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the most similar flag for a misspelt one. If it has many flags, its help is short."""
+    """A parser that suggests the most similar flag for a misspelt one. With ``usual``, its help is short."""
 
     def __init__(self, *, usual: UsualFlags | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -111,7 +111,7 @@ class GivenFlags(argparse.Namespace):
         super().__setattr__(name, value)
 
     def refuse(self, *names: str, where: str, fix: str = "") -> None:
-        """Refuse flags, given by attribute name, that have no effect ``where``, such as "with --model"."""
+        """Raise InputError if a flag in ``names`` is given but has no effect ``where``, such as "with --model"."""
         if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 
@@ -208,7 +208,7 @@ def _end_at_once(code: int) -> NoReturn:
     """End a process that has finished its work, without unloading modules (1.4 s) or waiting for thread pools."""
     signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files
-    with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told
+    with contextlib.suppress(OSError):  # the reader of the output has gone, so nobody is left to tell
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)

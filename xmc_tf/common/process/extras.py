@@ -10,7 +10,7 @@ from xmc_tf.common.files.json_files import parse_json
 EXTRAS = {
     **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "tensorboard"), "tf"),
     "transformers": "tf",
-    # Training asks for TensorFlow before it imports these two; predictions need no more than them and ONNX Runtime.
+    # Training requires TensorFlow before it imports the last two; predictions need only these three packages.
     **dict.fromkeys(("onnxruntime", "tokenizers", "safetensors"), "onnx"),
     "mpi4py": "mpi",
     "horovod": "distributed",

@@ -21,7 +21,7 @@ _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first 
 
 
 class Process(NamedTuple):
-    """A process on this host. Its start time distinguishes it from a later process with the same number."""
+    """A process on this host. Its start time distinguishes it from a later process with the same ID."""
 
     pid: int
     started: int  # clock ticks since the host's start
@@ -32,7 +32,7 @@ class Process(NamedTuple):
 
 
 def find(pid: int) -> Process | None:
-    """Return the process with this number, or None if it has ended."""
+    """Return the process with this ID, or None if it has ended."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
 

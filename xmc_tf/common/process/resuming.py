@@ -9,7 +9,7 @@ def resumes_from(point: str) -> None:
 
 
 def nothing_to_resume(reason: str) -> None:
-    _POINT["text"] = f"Nothing was kept: {reason}. Rerun the command to start again."
+    _POINT["text"] = f"Nothing was saved: {reason}. Rerun the command to start again."
 
 
 def finished() -> None:

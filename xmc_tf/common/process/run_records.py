@@ -1,4 +1,4 @@
-"""Records of files outside a run's folders. If the run is killed, the next run finds them and removes the files."""
+"""Records of the files that a run creates outside its folders. If it is killed, the next run removes these files."""
 
 import atexit
 import contextlib
@@ -32,7 +32,7 @@ _LARGEST_RECORD = 1 << 16
 @dataclass
 class ProcessRecord:
     place: list[str]  # see _place
-    owners: list[list[int]]  # number and start time of the processes; the first one writes the record
+    owners: list[list[int]]  # ID and start time of the processes; the first one writes the record
     in_memory: list[str] = field(default_factory=list)  # names or patterns in /dev/shm
     folders: list[str] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class ProcessRecord:
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
-_own: dict[int, ProcessRecord] = {}  # by process number, because a fork has its own record
+_own: dict[int, ProcessRecord] = {}  # by process ID, because a fork has its own record
 
 
 def start() -> None:
@@ -127,7 +127,7 @@ def _remove_leftovers(path: Path) -> None:
                     one.parent.rmdir()
     path.unlink(missing_ok=True)
     if removed:
-        log.info("removed what a killed run (pid %d) has left: %s", record.owners[0][0], " ".join(removed))
+        log.info("removed the leftovers of a killed run (pid %d): %s", record.owners[0][0], " ".join(removed))
 
 
 def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners: Iterable[list[int]] = ()) -> None:
@@ -171,10 +171,10 @@ def _read(path: Path) -> ProcessRecord | None:
 
 
 def _unused(patterns: Iterable[str]) -> list[str]:
-    """Return the names in shared memory that match the patterns, come from such runs, and are not in use."""
+    """Return the unused names in shared memory that match a pattern and have the form of MPI's or horovodrun's."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
     names = {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
-    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same number
+    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same ID
         # A process of another user cannot have mapped ours, and one may just have ended.
         with contextlib.suppress(OSError):
             names -= set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
@@ -201,7 +201,7 @@ def _folder(make: bool) -> Path | None:
 
 @cache
 def _place() -> list[str]:
-    """Return the scope in which process numbers are unique: host, boot and PID namespace."""
+    """Return the scope in which process IDs are unique: host, boot and PID namespace."""
     place = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:

@@ -63,7 +63,7 @@ def received() -> int | None:
 
 
 def allow_slow_end(seconds: float | None = None) -> None:
-    """Set how long the command may take to end after a signal (default: ``GRACE_S``). None means no limit."""
+    """Set how long the command may take to end after a signal (initially ``GRACE_S``). None means no limit."""
     if seconds is None:
         _STATE.handled.set()
     else:
@@ -79,7 +79,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def raised(end: Callable[[int], object]) -> Iterator[None]:
-    """Raise ``Interrupted`` on the first signal. If the block does not end in time, call ``end(status)``."""
+    """Raise ``Interrupted`` on the first signal. If the block does not end in time, call ``end(status)`` and exit."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

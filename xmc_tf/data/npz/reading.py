@@ -89,7 +89,7 @@ def read_npz(
                     f"{what} expands to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
                     expected=f"at most {BOMB_RATIO} times",
                     received="probably a zip bomb",
-                    fix="if it is intended, save it without compression",
+                    fix="if this size is intended, save the file without compression",
                 )
             whole = MemoryMap(file.fileno(), 0, access=ACCESS_READ) if mmap else None  # once for all members
             return {key: _read_member(whole, archive, info, what) for key, info in members.items()}
@@ -147,7 +147,7 @@ def _read_member(whole: MemoryMap | None, archive: zipfile.ZipFile, info: zipfil
         raise InputError(f"{what} is encrypted", expected="an .npz without a password")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError(
-            f"{what} is compressed in an unusual way",
+            f"{what} has an unsupported compression",
             expected="no compression, or numpy's",
             received=f"zip method {info.compress_type}",
             fix="save it again with scipy.sparse.save_npz(..., compressed=False)",

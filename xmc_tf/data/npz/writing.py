@@ -1,4 +1,4 @@
-"""Write .npz and .npy files that can be mapped: in one process, piece by piece if they exceed memory, or in several."""
+"""Write .npz and .npy files that can be mapped, in one process (also piece by piece) or in several."""
 
 import math
 import os
@@ -135,7 +135,7 @@ class SharedNpz:
                 info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *parts])
                 info.file_size = info.compress_size = len(place.head) + length
                 if place.data + length != place.end:
-                    fix = "delete the work folder"
+                    fix = "delete the work folder and rerun the command"
                     raise InputError(f"{self.path}: the ranges of {name} are inconsistent", fix=fix)
                 file.seek(place.begin)
                 file.write(info.FileHeader(zip64=True) + place.head + body)
@@ -169,7 +169,7 @@ class SharedNpy:
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
         """Check that all ranges were written."""
         if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
-            raise InputError(f"{self.path} is incomplete: not all ranges were written", fix="delete the work folder")
+            raise InputError(f"{self.path} is incomplete", fix="delete the work folder and rerun the command")
 
 
 class RowFile:

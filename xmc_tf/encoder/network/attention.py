@@ -9,7 +9,7 @@ import numpy as np
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weight_names import deberta_farthest, deberta_norms, deberta_span
 
-# Added to the scores of padding; also a number of half precision.
+# Added to the attention scores of padding. Half precision can represent it.
 ABSENT = -10_000.0
 
 Tensor = Any  # of TensorFlow, or of an ONNX graph
@@ -128,7 +128,7 @@ class DisentangledAttention(Attention):
             self._table = self.operations.drop(table, config.dropout)
             farthest = config.max_length
             places = self.ops.constant(_deberta_places(config, deberta_farthest(config), deberta_span(config)))
-            # Of a query's distance to a key, and of a key's to a query, which is its opposite.
+            # Table rows for a query's distance to a key, and for a key's distance to a query, which is its negative.
             self._chosen = {
                 "c2p": self.ops.gather(places, self.distances() + farthest),
                 "p2c": self.ops.gather(places, farthest - self.distances()),

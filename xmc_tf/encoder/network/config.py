@@ -63,7 +63,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-# Kinds of ModernBERT's layers, and what transformers 5 writes about their positions.
+# The types of ModernBERT's layers, as transformers 5 names them.
 _ALL, _NEAR = "full_attention", "sliding_attention"
 
 # The default pooling; "pooler" only if the files have weights for it.
@@ -168,7 +168,7 @@ class EncoderConfig:
 
     @property
     def rotations(self) -> tuple[float, float]:
-        """The rotation bases (theta) of ModernBERT: first of the layers that see all tokens, then of the others."""
+        """The rotation bases (theta) of ModernBERT: for the layers that see all tokens, and for the others."""
         if (ropes := self.option("rope_parameters", None)) is not None:  # of transformers 5
             return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
         theta = float(self.option("global_rope_theta", 160000.0))
@@ -227,7 +227,7 @@ def _is_rotation(given: Any) -> bool:
 
 def _misfit(where: str, name: str, expected: str, received: Any) -> InputError:
     return InputError(
-        f"{where} does not describe an encoder: {name}",
+        f"{where}: unsupported value of {name}",
         expected=expected,
         received=repr(received)[:80],
         fix="copy the whole folder again, or choose another encoder",

@@ -97,7 +97,7 @@ def layer_names(config: EncoderConfig) -> list[str]:
 
 
 def layer_order(config: EncoderConfig) -> list[int]:
-    """Return the number of the weights that each layer uses; ALBERT's layers share weights."""
+    """Return, for each layer, the index of the weights that it uses; ALBERT's layers share weights."""
     if config.architecture != "albert":
         return list(range(config.layers))
     groups, inner = config.option("num_hidden_groups", 1), config.option("inner_group_num", 1)
@@ -138,7 +138,7 @@ def _layer(config: EncoderConfig, names: Names, number: int, file: str) -> Itera
     if relative and not config.option("share_att_key", False):
         for part, name in (("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")):
             if part in config.option("pos_att_type", ()):
-                # PyTorch has no bias for keys of positions only in the first version of DeBERTa.
+                # Only the first version of DeBERTa has no bias for the keys of positions.
                 yield from _dense(f"{own}{name}", (f"{file}attention.self.{name}",), width, all_heads)
     if not (kind == "modernbert" and number == 0):  # its first layer does not normalize again
         yield from _norm(f"{own}out_norm", file + names.out_norm, width, _has_shift(config))

@@ -77,13 +77,13 @@ def choose_runtime(asked: str, folder: Path) -> str:
     if asked == TENSORFLOW and exported:
         raise InputError(
             f"{folder} was exported for ONNX Runtime", expected="--runtime onnx", received="--runtime tensorflow",
-            fix="use the model that it was exported from",
+            fix="use --runtime onnx, or the model that this one was exported from",
         )  # fmt: skip
     if asked == "auto":
         asked = ONNX if exported or find_spec("tensorflow") is None else TENSORFLOW
         if asked == ONNX and find_spec("onnxruntime") is None:
             raise InputError(
-                "neither ONNX Runtime nor TensorFlow can compute the encoder" if not exported
+                "neither ONNX Runtime nor TensorFlow is installed" if not exported
                 else f"{folder} was exported for ONNX Runtime, which is not installed",
                 expected="the extra 'onnx' of xmc_tf" + ("" if exported else ", or 'tf'"), fix=pip_install("onnx"),
             )  # fmt: skip

@@ -70,7 +70,7 @@ class Graph:
         self._nodes: list[bytes] = []
         self._inputs: list[bytes] = []
         self._constants: dict[Any, tuple[Node, bytes]] = {}
-        self.weights: dict[str, np.ndarray] = {}  # the content of the second file, in this order
+        self.weights: dict[str, np.ndarray] = {}  # the content of the weight file, in this order
 
     def input(self, name: str, dtype: str, sizes: Sequence[str | int]) -> Node:
         """Add an input to the graph and return it; dimensions of variable size have names."""
@@ -78,7 +78,7 @@ class Graph:
         return Node(self, name, dtype)
 
     def weight(self, name: str, array: np.ndarray) -> Node:
-        """Add a weight to the graph and return it; its content is written to the second file."""
+        """Add a weight to the graph and return it; its content is written to the weight file."""
         self.weights[name] = array
         return Node(self, name, array.dtype.name)
 
@@ -92,7 +92,7 @@ class Graph:
         return messages.model(self._nodes, constants, self._inputs, [output])
 
     def offsets(self) -> list[int]:
-        """Return the offset of each weight in the second file, at the start of a page so that it can be mapped."""
+        """Return the offset of each weight in the weight file, at the start of a page so that it can be mapped."""
         sizes = [-(-array.nbytes // _PAGE) * _PAGE for array in self.weights.values()]
         return [0, *np.cumsum(sizes).tolist()][: len(sizes)]
 

@@ -92,7 +92,7 @@ class _Weights(Mapping[str, Node]):
     def __getitem__(self, name: str) -> Node:
         if name not in self._made:
             array = self._values[name]
-            # The values behind an activation function differ most in size, and lose most by one scale for all.
+            # Values after an activation function differ most in size, so a single scale would lose most precision.
             matrix = name.endswith(".kernel") and array.ndim == 2 and not name.endswith(".outer.kernel")
             whole = self._precision == "int8" and (matrix or name == "words")
             self._made[name] = _of_8_bits(self._graph, name, array) if whole else self._graph.weight(name, array)

@@ -17,8 +17,7 @@ class TfidfGraph(tf.Module):
     def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         super().__init__(name="tfidf")
         self._params = params
-        # On the CPU: GPUs have no string kernels, and their sums are rounded differently than those of a server without
-        # one.
+        # On the CPU: GPUs have no string kernels, and round sums differently from servers without a GPU.
         with tf.device("CPU:0"):
             # Variables, because a graph with more than 2 GB of constants cannot be saved.
             self.keys = tf.Variable(np.asarray(vocabulary.keys), trainable=False, name="keys")
@@ -77,7 +76,7 @@ class TfidfGraph(tf.Module):
         return rows, tf.cast(ids, tf.int32), counted.output_values
 
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-        """Return the counts times the inverse document frequencies, with each row scaled to length 1."""
+        """Return the weights: counts (or 1 + log(count)) times inverse document frequencies, normalized per row."""
         if self._params.sublinear_tf:
             # The op rounds the last few values of a tensor differently, so dummy values are appended.
             counts = 1 + tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]

@@ -28,7 +28,7 @@ class Lemmas(tf.Module):
                 rule = lexicon.rule
                 letters = np.asarray(rule.added).tobytes()
                 begins = [0, *rule.added_ends[:-1].tolist()]
-                # Few and short: constants, because a server cannot restore variables of strings.
+                # Constants, because a server cannot restore string variables; they are few and short.
                 self._added = [letters[a:b] for a, b in zip(begins, rule.added_ends.tolist(), strict=True)]
                 self.endings = tf.Variable(np.asarray(rule.endings), trainable=False, name="endings")
                 self.cuts = tf.Variable(np.asarray(rule.cuts), trainable=False, name="cuts")
@@ -70,7 +70,7 @@ def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf
     """Return the keys of the pieces of words, and the boundaries of the texts among them (int64 [n + 1])."""
     long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
     marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
-    # Characters, because substrings at all positions would take memory for the square of a word's length.
+    # Characters, because substrings at all positions would take memory quadratic in the length of a word.
     characters = tf.raw_ops.UnicodeDecode(input=marked, input_encoding="UTF-8", Tsplits=tf.int64)
     pieces, ends = tf.raw_ops.StringNGrams(
         data=tf.strings.unicode_encode(characters.char_values[:, tf.newaxis], "UTF-8"), ngram_widths=[length],

@@ -5,7 +5,7 @@ import numpy as np
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.words.kernels import word_key
 
-LEAST = 6  # characters of a word that is cut
+LEAST = 6  # minimum number of characters of a word that is cut
 BEGIN, END = np.uint8(60), np.uint8(62)  # "<" and ">", which are in no word
 # Applied to keys, so that no piece has the key of a word. Both are odd.
 FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)

@@ -43,8 +43,8 @@ def one_text(texts: Texts) -> str:
     """Return the only text; raise an error if there is not exactly one."""
     if len(texts) != 1:
         raise InputError(
-            "one document is explained at a time", expected="a text", received=f"a list of {len(texts):,}",
-            fix="[model.explain(text) for text in texts]",
+            "one document is explained at a time", expected="a text", received=f"{len(texts):,} texts",
+            fix="call it for each text: [model.explain(text) for text in texts]",
         )  # fmt: skip
     text = texts[0]
     return text if isinstance(text, str) else text.decode("utf-8", "replace")
@@ -165,7 +165,7 @@ def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
     if not own.full[0] and not own.worth[0]:
         return []
     what = "a name of the label occurs" if own.full[0] else "part of a name of the label occurs"
-    note = f"{what} in the text; the share of such labels that are true"
+    note = f"{what} in the text; the score is the share of such labels that are true"
     return [Evidence("label name", float(own.worth[0]), note=note)]
 
 

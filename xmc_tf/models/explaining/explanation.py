@@ -15,7 +15,7 @@ _LEAST_SHARE = 5e-5  # the smallest share that four decimals show
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution to a node's score of an n-gram, or of a word including its lemma and pieces."""
+    """The contribution of an n-gram, or of a word with its lemma and pieces, to a node's score."""
 
     feature: str
     weight: float  # for several features, the mean weighted by their values
@@ -119,7 +119,7 @@ class Explanation:
         return out
 
     def to_text(self, words: int = _SHOWN_WORDS) -> str:
-        """Return the explanation as text for a terminal, with ``words`` features per label."""
+        """Return the explanation as text for a terminal, with up to ``words`` features per label."""
         return "\n\n".join(_label_text(label, words) for label in self.labels) or "(no label)"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Add labels to a trained model, which finds them by their names."""
+"""Add labels to a trained model that finds labels by their names."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     """Write a copy of a model with additional labels, found by their names; return the new number of labels.
 
     ``lines`` contains one line per new label: its name, then alternative names after tabs. The new labels are numbered
-    after the existing ones. If a linear model has kept its training data, it is trained on the names of the new labels
-    as on documents; the rankers of other labels do not change. Unchanged files are hard links.
+    after the existing ones. If a linear model was trained on its label names and has kept its training data, the new
+    names are appended to it as documents. Otherwise, nothing is trained, and unchanged files are hard links.
     """
     model, folder = Path(model), Path(folder)
     metadata = read_metadata(model)

@@ -45,7 +45,7 @@ def with_documents(
     if not Y.shape[0] or not Y.nnz:
         raise InputError(
             "there is nothing to append", expected="at least one document with a label",
-            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
+            received=f"only documents without labels ({Y.shape[0]:,})" if Y.shape[0] else "no documents",
         )  # fmt: skip
     X = read.documents if read.texts is None else model.features(read.texts, threads)
     training.check_features(X)
@@ -59,7 +59,7 @@ def appended(
 ) -> _Model:  # fmt: skip
     """Return the model after appending documents (possibly none) and the names of new labels."""
     count, known = int(Y.shape[1]), model.ranker.nr_labels
-    # The rankers do not know labels that were added by their names, until one of them has documents.
+    # The rankers do not know labels that were added by name until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
     only_names = found_by_name and not new_lines and int(Y.indices.max(initial=0)) < known
     in_rankers = known if only_names else count
@@ -121,7 +121,7 @@ def training_of(model: LinearParts) -> TrainingData:
     training = model.training_data
     if training is None:
         raise InputError(
-            f"{model.folder or 'the model'} has not kept its training data, without which it cannot grow",
+            f"{model.folder or 'the model'} has not kept its training data, which updates need",
             expected="a model trained with --keep-training-data (in Python: keep_training_data=True)",
             fix="train it again with --keep-training-data true, on all documents",
         )
@@ -142,7 +142,7 @@ def further_labels(
         if Y.shape[1] > expected and not free:
             raise InputError(
                 "the label matrix has labels that the model does not have", expected=f"at most {expected:,} columns",
-                received=f"{Y.shape[1]:,}", fix="give the names of the further labels (in Python: new_labels=[...])",
+                received=f"{Y.shape[1]:,}", fix="pass the names of the new labels (in Python: new_labels=[...])",
             )  # fmt: skip
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
@@ -155,8 +155,8 @@ def further_labels(
         name = min(unknown, key=lambda name: (unknown[name], name))
         similar = nearest(name, own)
         raise InputError(
-            "the documents have labels that the model does not have", expected=f"one of its {len(own):,} labels",
-            received=f"{len(unknown):,}, the first in document {unknown[name]:,}: {name[:60]!r}",
+            "the documents have labels that the model does not have", expected=f"labels of the model ({len(own):,})",
+            received=f"{len(unknown):,} unknown, the first in document {unknown[name]:,}: {name[:60]!r}",
             fix=(f"did you mean {similar!r}? Or " if similar else "")
             + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
         )  # fmt: skip
@@ -183,7 +183,7 @@ def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, thre
 
 
 def _cut(Y: csr_matrix, count: int) -> csr_matrix:
-    """Return the first ``count`` columns of a label matrix, with every positive value set to 1."""
+    """Return the first ``count`` columns of a label matrix, with every entry set to 1."""
     out = csr_matrix((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=(Y.shape[0], max(count, 1)))
     out.sum_duplicates()
     out.data[:] = 1.0

@@ -37,8 +37,8 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     in_rankers = kept[kept < model.ranker.nr_labels]
     if len(kept) == model.nr_labels or not len(in_rankers):
         raise InputError(
-            "these labels cannot be removed", expected="at least one label to remove, and one with documents to keep",
-            received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels",
+            "these labels cannot be removed", expected="at least one to remove, and one that has documents to keep",
+            received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels to remove",
         )  # fmt: skip
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
     rankers = [_ranker(ranker, tree, in_rankers) for ranker, tree in zip(trees_of(model.ranker), trees, strict=True)]
@@ -96,17 +96,17 @@ def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model
     training.check_features(X)
     if Y.nnz and int(Y.indices.max()) >= nr_labels:
         raise InputError(
-            "a label has no documents yet", expected="labels with documents", fix="append documents with it"
+            "one of the labels has no documents", expected="labels with documents", fix="first append documents with it"
         )
     before = training.labels(nr_labels)
     rows = [[row for row in own if not training.is_name[row]] for own in _rows_of(training.X, csr_matrix(X.sparse))]
     if not any(len(own) for own in rows):
         raise InputError(
-            "the model was trained on none of these documents", expected="documents of its training",
+            "none of these documents are in the model's training data", expected="training documents",
             fix="append them instead",
         )  # fmt: skip
     if left := sum(not len(own) for own in rows):
-        _LOG.warning("%s of %s documents were not in the training, and are left out", f"{left:,}", f"{len(rows):,}")
+        _LOG.warning("%s of %s documents are not in the training data and are left out", f"{left:,}", f"{len(rows):,}")
     after = lil_matrix(before)
     for document, own in enumerate(rows):
         labels = np.sort(Y.indices[Y.indptr[document] : Y.indptr[document + 1]]).tolist()
@@ -156,7 +156,7 @@ class LabelNumbers:
                 expected=f"the name of one of its {self._count:,} labels"
                 if self._names
                 else f"a number from 0 to {self._count - 1:,}",
-                fix=f"did you mean {similar!r}?" if similar else "check the spelling",
+                fix=f"did you mean {similar!r}?" if similar else "check the name or number",
             )
         return number
 
@@ -189,9 +189,9 @@ def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndar
         numbers = [number[label] for label in labels]
         if len(labels) < 2:
             raise InputError(
-                "there is nothing to merge in a group",
-                expected="two labels or more: the one that stays, and those that become it",
-                received=f"{len(labels)} of them" + (f", {labels[0]!r}" if labels else ""),
+                "a group has nothing to merge",
+                expected="at least two labels: the label to keep, then the labels to merge into it",
+                received=f"a group of {len(labels)}" + (f": {labels[0]!r}" if labels else ""),
             )
         for at, label in enumerate(labels):
             if numbers[at] in seen:
@@ -199,8 +199,8 @@ def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndar
             seen.add(numbers[at])
         if numbers[0] >= known > min(numbers):
             raise InputError(
-                f"label {labels[0]!r} has no documents, but others of its group have some",
-                expected="a label with documents as the one that stays, which is the first",
+                f"label {labels[0]!r} has no documents, but another label of its group does",
+                expected="a label with documents as the first of the group, which is the label to keep",
             )
         stays[numbers] = numbers[0]
     if not seen:

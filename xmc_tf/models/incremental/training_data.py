@@ -50,8 +50,8 @@ class TrainingData:
         """
         if problem := cls.problem(X, params):
             raise InputError(
-                "this model cannot grow with its training data",
-                expected="sparse features, negatives of our own, the full model, no relevance", received=problem,
+                "the training data cannot be kept, because it could not be used to update this model",
+                expected="sparse features, no usn negatives, mode full-model, no relevance", received=problem,
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
             )  # fmt: skip
         assert X.sparse is not None
@@ -119,7 +119,7 @@ class TrainingData:
 def params_of_growth(metadata: ModelMetadata) -> RankerParams:
     """Return the training parameters for clusters that change.
 
-    They do not use documents of confused labels (man) as negatives, which would require predictions for all documents.
+    They do not use matcher-aware negatives (man), which would require predictions for all documents.
     """
     params = RankerParams.from_json(metadata.train_params)
     return replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain="tfn"))
@@ -168,7 +168,7 @@ class TrainedDocuments:
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if keys.dtype != np.int64 or keys.ndim != 1:
-            raise InputError(f"{path} has no digests of documents", fix="copy the model again")
+            raise InputError(f"{path} does not contain document hashes", fix="copy the model again")
         return cls(keys)
 
 

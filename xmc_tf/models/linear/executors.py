@@ -45,7 +45,7 @@ class InMemory:
         self.threads = threads
         self.communicator: Communicator = Solo()
         self.seconds_of_evidence = 0.0
-        """Time that probabilities and label names took."""
+        """Time spent on learning probabilities."""
 
     def agreed(self, work: Callable[[], Result]) -> Result:
         """Run ``work`` and return its result."""
@@ -100,7 +100,7 @@ class OnDisk(InMemory):
         return train_streamed(data, folders, params=params, pred_params=pred_params, threads=self.threads, seed=seed)
 
     def remove(self) -> None:
-        """Remove the temporary rankers beside the model folder, after the model has been saved."""
+        """Remove the temporary rankers next to the model folder; call it after the model has been saved."""
         if self._place.is_dir():
             shutil.rmtree(self._place)
 
@@ -121,7 +121,7 @@ def check_texts(texts: Texts) -> None:
 
 
 class OverRanks:
-    """Training steps that all ranks run together. Completed steps are kept in the work folder and are not repeated."""
+    """Training steps that run on all ranks. Completed steps are kept in the work folder and are not repeated."""
 
     def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
         self.folder, self.communicator = folder, communicator
@@ -151,7 +151,7 @@ class OverRanks:
 
                 vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
             else:
-                _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
+                _LOG.warning("not all ranks have TensorFlow Text: rank 0 computes the TF-IDF features alone")
                 self._on_first(vectorize)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted

@@ -21,7 +21,7 @@ _FEW, _MANY = 8, 300  # numbers of labels; the larger exceeds the size of a leaf
 
 @contextmanager
 def compiling_beside(ranks: int = 1) -> Iterator[None]:
-    """Compile kernels in a second process during the ``with`` block, if none are cached and a second core is free."""
+    """Compile kernels in a second process during the ``with`` block, if none is cached and there is a second core."""
     # Numba makes the folder when it reads a module with kernels; a compiled one has an index.
     if ranks > 1 or any(kernel_folder().rglob("*.nbi")) or thread_count(-1) < 2:
         yield

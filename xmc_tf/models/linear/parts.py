@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class LinearParts:
-    """The parts of a linear model."""
+    """The parts of a linear model: rankers, trees, label names, metadata and optional parts."""
 
     ranker: Rankers
     tree: LabelTree
@@ -121,7 +121,7 @@ def write_model(
     """
     training, documents = model.training_data, model.trained_documents
     if training is None and (Path(folder) / TRAINING).is_dir():
-        _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
+        _LOG.warning("%s: the training data of the replaced model is removed; the new model keeps none", folder)
 
     def write_further(place: Path) -> None:
         for number, (tree, write_ranker) in enumerate(zip(model.more_trees, write_rankers[1:], strict=True), start=1):

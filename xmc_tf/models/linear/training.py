@@ -59,7 +59,7 @@ class LinearData:
             if count is not None and count != self.Y.shape[1]:
                 raise InputError(
                     f"{self.called.get(what, f'the {what}')} and the labels do not fit together",
-                    expected=f"{self.Y.shape[1]:,} labels, the columns of {self.called.get('labels', 'the labels')}",
+                    expected=f"{self.Y.shape[1]:,} labels, one per column of {self.called.get('labels', 'the labels')}",
                     received=f"{count:,} labels",
                 )
 
@@ -109,7 +109,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     if X is None:
         assert taught.texts is not None
         tfidf, X, fitted = executor.features(taught.texts, params.tfidf)
-        params = dataclasses.replace(params, tfidf=fitted)  # with the language that was found
+        params = dataclasses.replace(params, tfidf=fitted)  # with the detected language
     options = dataclasses.replace(options, params=params)
     kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if options.keep_training_data else None
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
@@ -127,7 +127,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     if wanted.probabilities:
         evidence = executor.evidence(partial(_learn_evidence, data, taught, options, ranker_data))
     if params.ranker.mode == "matcher":  # it predicts nodes, which have no names
-        _check_one_tree(count, "the mode matcher, which predicts nodes of its tree,")
+        _check_one_tree(count, "the mode matcher")
         chain = trees[0].to_chain()
         trees, names = [LabelTree.from_chain(chain[trained_levels(params.ranker, len(chain))])], None
     metadata = ModelMetadata({
@@ -194,24 +194,23 @@ def _built_trees(
 def _check_one_tree(count: int, given: str) -> None:
     if count > 1:
         raise InputError(
-            f"{given} is one tree, but the parameters ask for {count}",
-            expected="one tree, or several that are built from the labels", received=f"{count} trees and {given}",
-            fix=f"train one tree, or leave {given} out",
+            f"{given} cannot be combined with several trees", expected="one tree", received=f"{count} trees",
+            fix=f"train one tree, or leave out {given}",
         )  # fmt: skip
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
     """Return the negatives of clusters with columns in tree order, because the tree renumbers the clusters."""
-    negatives, called = data.negatives, data.called.get("negatives of clusters", "the negatives of clusters")
+    negatives, called = data.negatives, data.called.get("negatives of clusters", "the matrix of cluster negatives")
     if 1 not in negatives:
         return negatives
-    _check_one_tree(len(trees), f"{called}, which numbers the clusters of a tree,")
+    _check_one_tree(len(trees), called)
     order = trees[0].node_order[-1]
     if negatives[1].shape[1] != len(order):
         raise InputError(
             f"{called} does not fit the leaf clusters of the tree", expected=f"{len(order):,} columns, one per cluster",
             received=f"{negatives[1].shape[1]:,} columns",
-            fix="give the tree that they were computed for with --code-path",
+            fix="pass the tree that they were computed for with --code-path",
         )  # fmt: skip
     return {**negatives, 1: negatives[1][:, order]}
 

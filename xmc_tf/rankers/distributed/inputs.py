@@ -28,12 +28,12 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
-    """Return the size and CRC-32 of each of this rank's files. Ranks on one host that see the same files share the
-    reading; all ranks must call this function.
+    """Return the fingerprint of each of this rank's files. Ranks on one host that see the same files each read a part
+    of them; all ranks must call this function.
     """
 
     def identities() -> list[tuple[int, int, int, int]]:
-        """Return data of each file (device, inode, size, time) that are equal on ranks that see the same file."""
+        """Return device, inode, size and time of each file, which are equal on ranks that see the same file."""
         stats = [path.stat() for path in paths]
         return [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
 
@@ -75,14 +75,14 @@ def check_same_inputs(
             if others[what] != first[what]:
                 raise InputError(
                     f"ranks received different {what}",
-                    expected=f"on every rank as on rank 0 on {host}: {_listed(first[what])}",
+                    expected=f"the same files as on rank 0 on {host}: {_listed(first[what])}",
                     received=f"on rank {rank} on {other_host}: {_listed(others[what])}",
                     fix="put the files on a shared disk, or copy them to every host again",
                 )
         if other_options != first_options:
             raise InputError(
-                "ranks were started with different options", expected=f"on every rank as on rank 0 on {host}",
-                received=f"others on rank {rank} on {other_host}: {_first_difference(first_options, other_options)}",
+                "ranks were started with different options", expected=f"the options of rank 0 on {host}",
+                received=f"on rank {rank} on {other_host}: {_first_difference(first_options, other_options)}",
                 fix="use the same command line and version on all ranks",
             )  # fmt: skip
     digest = hashlib.sha256(options.encode())

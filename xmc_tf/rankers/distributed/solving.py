@@ -106,7 +106,7 @@ _MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process
 
 
 class _Columns:
-    """An index that tells where each label's column is in the blocks."""
+    """Index of the position of each label's column in the blocks."""
 
     def __init__(self, blocks: Sequence[WeightBlock], nr_labels: int) -> None:
         may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -198,7 +198,7 @@ class Claims:
             return None
 
     def _first_free(self, start: int) -> int:
-        """Return the first free item by binary search, which works because items are taken in order."""
+        """Return the first free item from ``start``. A binary search finds it, because items are claimed in order."""
         step, low = 1, start
         while low < self._count and self._taken(low):
             start, low, step = low + 1, low + step, 2 * step
@@ -261,7 +261,7 @@ def solve_over_ranks(
     levels: Mapping[int, tuple[LevelProblem, LevelTasks]], instances: Instances, *,
     run: str, title: str, threads: int, seed: int,
 ) -> None:  # fmt: skip
-    """Solve the unsolved sub-problems on all ranks; return when all are solved. ``run`` must be a new name."""
+    """Solve the unsolved sub-problems on all ranks; return when all are solved. Every call needs a new ``run``."""
     names = [block_name(sub, work.key) for sub in plan]
     unsolved: list[int] = []
     if communicator.rank == 0:

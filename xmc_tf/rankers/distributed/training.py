@@ -69,7 +69,7 @@ class _Tree(NamedTuple):
     """The levels of a tree, known to all ranks. The work folder numbers the levels of all trees consecutively."""
 
     first: int  # number of its first level
-    runs: list[range]  # its levels, as runs that can be trained at the same time
+    runs: list[range]  # its levels, in ranges that can be trained at the same time
     waits: list[bool]  # whether each level learns from mistakes of the levels above
 
 
@@ -77,7 +77,7 @@ def train_trees_over_ranks(
     communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
     pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees on all ranks, bit for bit as ``train_trees``; rank 0 calls ``make_levels``."""
+    """Train rankers of several trees on all ranks, with the bits of ``train_trees``. Rank 0 calls ``make_levels``."""
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
     for one in levels:
@@ -115,7 +115,7 @@ def train_trees_over_ranks(
 def _store(
     work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
 ) -> None:
-    """Save the problems of some levels of a tree, numbered from ``first``, on the rank that has them."""
+    """Save the problems of levels ``run`` of a tree on the rank that has them. The tree's first level is ``first``."""
     if levels is None:
         return
     for t in run:

@@ -123,7 +123,7 @@ def _prepare(path: Path, key: str) -> None:
                 fix="move it elsewhere, or choose another folder with -m",
             )
         if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
-            _LOG.info("%s belongs to other inputs, options or another version: starting from the beginning", path)
+            _LOG.info("%s belongs to different inputs, options or versions: starting from the beginning", path)
             WorkFolder(path, key).remove()
         else:
             _LOG.info("resuming from %s", path)
@@ -145,6 +145,6 @@ def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
             raise InputError(
                 f"{mark.parent} is not the folder that rank 0 created",
                 expected="a folder that all ranks share, for example on NFS",
-                received="a rank that does not see rank 0's files", fix="choose a folder on a shared disk with -m",
+                received="a folder without rank 0's files", fix="choose a folder on a shared disk with -m",
             )  # fmt: skip
         time.sleep(0.2)

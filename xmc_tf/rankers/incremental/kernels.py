@@ -41,14 +41,14 @@ def adjust_labels(
     names = _number_features(indptr, indices, rows, slot)
     n, nr_names, bias_row = len(rows), len(names), len(slot)
     held = np.ones(nr_names + 1)
-    # A sum over every few documents is nearly as good, and reading all of them would take most of the time.
+    # A sample of the earlier documents is nearly as good, and reading all of them would take most of the time.
     stride = max(len(earlier) // _MOST_EARLIER, 1)
     for row in earlier[::stride]:
         for p in range(indptr[row], indptr[row + 1]):
             if slot[indices[p]] > 0:
                 held[slot[indices[p]] - 1] += stride * cn * data[p] * data[p]
     held[nr_names] += cn * bias * bias * len(earlier)
-    # The new documents by the places of their features: every pass over them then stays in the processor's cache.
+    # Renumber the features of the new documents, so that every pass over them stays in the processor's cache.
     starts, places, values, pulls, square = _compact(indptr, indices, data, rows, slot, held, bias)
 
     most = np.int64(0)
@@ -148,7 +148,7 @@ def _is_optimal(starts, places, values, w, sign, bias, eps):
 
 @inner
 def _signs(positives, label, rows, sign):
-    """Write the sign of each row: +1 if it is a positive of the label, else -1."""
+    """Write the sign of each document: +1 if it is a positive of the label, else -1."""
     p, end = positives.indptr[label], positives.indptr[label + 1]
     for i in range(len(rows)):
         while p < end and positives.documents[p] < rows[i]:

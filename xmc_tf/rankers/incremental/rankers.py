@@ -66,7 +66,7 @@ class Growth:
 
     model: XLinear
     levels: Levels  # the training problems with all documents and labels; new labels are the last ones
-    columns: Sequence[np.ndarray]  # for each level, the present column of each node; -1: it is new
+    columns: Sequence[np.ndarray]  # for each level, the current column of each node; -1: it is new
     changed: Sequence[np.ndarray]  # for each level, a mask of the clusters that changed
     nr_earlier: int  # the documents that ``model`` was trained on, which are the first ones
 

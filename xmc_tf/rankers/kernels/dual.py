@@ -34,7 +34,7 @@ SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 
 # With more bytes of weights and documents than this, a visit waits for memory more than it computes: then prefetch.
 _NEAR_BYTES = 1 << 20
-# Number of visits ahead: for the position of a document's entries; for the entries, one visit before the weights.
+# Number of visits ahead at which to prefetch a document's numbers, and its entries. Weights follow one visit ahead.
 _AHEAD_OWN, _AHEAD_ENTRIES = 6, 3
 
 

@@ -28,7 +28,7 @@ class ClusterProblem(NamedTuple):
 
 @inner
 def count_features(indptr, indices, rows, slot):
-    """Return the distinct features of ``rows`` in order of occurrence; ``slot`` (zeros) receives their counts."""
+    """Return the distinct features of ``rows`` in order of occurrence; count them in ``slot`` (initially zeros)."""
     entries = 0
     for row in rows:
         entries += indptr[row + 1] - indptr[row]
@@ -46,7 +46,7 @@ def count_features(indptr, indices, rows, slot):
 
 @inner
 def _rank_features(indptr, indices, rows, slot):
-    """Number the features of ``rows`` by descending frequency in ``slot`` (zeros); private features get -1."""
+    """Number the features of ``rows`` by frequency in ``slot`` (private: -1). Return the numbered and all features."""
     seen = count_features(indptr, indices, rows, slot)
     first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
     for feature in seen:

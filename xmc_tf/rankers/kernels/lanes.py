@@ -1,6 +1,6 @@
 """Registers of sixteen floats inside Numba kernels, one lane per label. A Numba type stands for LLVM's ``<16 x float>``
 and is loaded from row ``r`` of a (rows, 16) array. LLVM does not vectorize the solver by itself, because it cannot
-exclude that the arrays overlap.
+rule out that the arrays overlap.
 """
 
 import operator

@@ -75,7 +75,7 @@ def checksum(numbers, first, last):
 VERSION = 1  # of the layout; increase it with each change
 SHARE = 3  # fast, and small enough
 SMALL_SHARE = 1  # for large models: the smallest form
-LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
+LINE_WORDS = 2 * LINE  # chunks begin at multiples of this number of words
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
 _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled

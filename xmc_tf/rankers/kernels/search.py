@@ -41,7 +41,7 @@ def _is_intact(chunks, chunk):
 
 @inner
 def _add_some(weights, positions, begin, length, size, value, scores):
-    """Multiply a row with weights of only some siblings by a value, and add it to their scores."""
+    """Add ``value`` times a partially filled row to the scores of the row's siblings."""
     count = row_count(length, size)
     at = 4 * (begin + count)
     if size == 1:
@@ -263,7 +263,7 @@ def search(
 
 @kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Score selected nodes of each query, level by level; :class:`~xmc_tf.rankers.xlinear.Paths` has the arrays."""
+    """Score selected nodes of each query by level; :class:`~xmc_tf.rankers.xlinear.Paths` describes the arrays."""
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):

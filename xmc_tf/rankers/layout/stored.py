@@ -1,6 +1,6 @@
 """The search layout of weights, in memory or memory-mapped from disk: models load at once, and processes share them.
 
-search/search.json   the source of the layout, as the checksums in the archives of the weights
+search/search.json   numbers of weights and features, and checksums of the matrices that the layout was made from
 search/chunks.npy    number of rows, number of words and checksum of each chunk
 search/words.npy     the words of all chunks
 

@@ -11,11 +11,11 @@ MOST_BYTES = 256 << 10
 
 
 class FrameError(ValueError):
-    """Received data that are not a valid message."""
+    """A message that is invalid or too long."""
 
 
 def frame(content: dict[str, Any]) -> bytes:
-    data: bytes = msgpack.packb(content, unicode_errors="surrogatepass")  # as variables may have
+    data: bytes = msgpack.packb(content, unicode_errors="surrogatepass")  # environment variables may have surrogates
     if len(data) > MOST_BYTES:
         raise FrameError(f"a message of {len(data):,} bytes; at most {MOST_BYTES:,} are allowed")
     return data

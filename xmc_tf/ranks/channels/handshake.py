@@ -24,7 +24,7 @@ _RETRY_S = 0.05
 
 
 class StrangerError(ConnectionError):
-    """The other side does not know this run's secret."""
+    """The other side does not know this run's secret or does not use this protocol."""
 
 
 def new_secret() -> bytes:

@@ -92,10 +92,10 @@ class Listener:
             caller, called = handshake.answer(connection, self._secret, self._purpose)
             with self._lock:
                 if connection not in self._open:
-                    raise ConnectionAbortedError("too many unfinished handshakes, or the end")
+                    raise ConnectionAbortedError("too many unfinished handshakes, or the listener is closing")
                 del self._open[connection]
             self._welcome(connection, caller, called)
-        except Exception as error:  # noqa: BLE001 - no connection ends the listener
+        except Exception as error:  # noqa: BLE001 - a failed connection must not end the listener
             log.debug("%s: dropped a connection from %s: %s", self._purpose, address, error)
             with self._lock:
                 self._open.pop(connection, None)

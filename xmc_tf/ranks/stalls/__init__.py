@@ -1,1 +1,1 @@
-"""The stall watch, which ends a run when a rank makes no progress."""
+"""The stall watch, which reports ranks that make no progress, and can end the run."""

@@ -39,7 +39,7 @@ def current_state(rank: int, host: str) -> State:
 
 
 def place() -> str:
-    """Return the innermost line of the user's program that the main thread is in, or else of this package."""
+    """Return the innermost line of the main thread that is in the user's program, or else in this package."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     if frame is None:
         return ""

@@ -5,16 +5,16 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.watch import StallWatch
 
-# Seconds; 0 turns the watch off. The environment overrides the program: who starts a run decides.
+# Seconds; 0 turns the watch off. The environment overrides the program, so that whoever starts a run decides.
 VARIABLE = "XMC_TF_STALL_TIMEOUT"
 
 _watch: StallWatch | None = None
 
 
 def timeout_of(environment: Mapping[str, str], given: float | None = None) -> float | None:
-    """Return the seconds of waiting that end the run (None or 0: no limit). The environment overrides ``given``."""
+    """Return the timeout in seconds (None: no timeout, 0: no watch). The environment overrides ``given``."""
     if given is not None and not given > 0:
-        raise InputError("stall_timeout", expected="a number of seconds above 0, or None", received=repr(given))
+        raise InputError("invalid stall_timeout", expected="a number of seconds above 0, or None", received=repr(given))
     text = environment.get(VARIABLE)
     if not text:
         return given
@@ -23,7 +23,7 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise InputError(VARIABLE, expected="a number of seconds, or 0 to turn the watch off", received=repr(text))
+        raise InputError(f"invalid {VARIABLE}", expected="a number of seconds, or 0 for no watch", received=repr(text))
     return seconds
 
 

@@ -67,7 +67,7 @@ class StallWatch:
     def start(self) -> None:
         MARKS.kept = True
         self._thread.start()
-        # The thread reads TensorFlow variables, which the interpreter must not destroy before.
+        # The thread reads TensorFlow variables, so it must stop before the interpreter destroys them.
         atexit.register(self.stop)
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class StallWatch:
             host, place = frames.text_of(answer, "host"), frames.text_of(answer, "place")
             return State(rank, frames.number_of(answer, "pid"), host, waits, place)
         except TimeoutError:
-            silence = "does not answer: its host hangs, or a call that blocks all its threads"
+            silence = "does not answer: its host hangs, or a call blocks all its threads"
         except ConnectionRefusedError:
             silence = "has ended or is about to end"
         except (OSError, ValueError) as error:

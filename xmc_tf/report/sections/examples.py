@@ -113,7 +113,7 @@ def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[Exampl
         found = inputs.model.explain(text, _LABELS).labels
     except InputError:  # a model of features cannot read the text
         return None
-    # By name: the model may have other numbers.
+    # Compared by name, because the model may number its labels differently.
     wrong = [inputs.label_name(one.label) for one in labels if one.assigned and not one.true]
     of_interest = (one for one in found if one.name in wrong) if kind == "wrong" else iter(())
     return next(of_interest, found[0] if found else None)

@@ -11,7 +11,7 @@ from xmc_tf.report.sections.scores import Decisions
 SHOWN_LABELS = 10_000
 SHOWN_PAIRS = 50
 MATRIX_SIZE = 50
-_DOCUMENTS = 200_000  # most documents that are counted, because pairs grow with the square of a document's errors
+_DOCUMENTS = 200_000  # maximum number of documents counted: pairs grow with the square of a document's errors
 _NAMED_AFTER = 2  # labels in the name of a cluster
 
 

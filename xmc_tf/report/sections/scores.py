@@ -178,7 +178,7 @@ class Decisions:
 
 
 def decide(truth: csr_matrix, pairs: Pairs, thresholds: Thresholds) -> Decisions:
-    """Assign the best label if documents have one label each, else all labels above the threshold with the best F1."""
+    """Assign the best label if documents have one label each, else all labels that reach the best threshold by F1."""
     if int(np.diff(truth.indptr).max(initial=0)) == 1:
         threshold, which = None, pairs.best_of_documents
     else:

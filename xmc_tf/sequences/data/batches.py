@@ -29,10 +29,10 @@ def trained_lengths(lengths: np.ndarray) -> np.ndarray:
 
 
 class HistoryWindows:
-    """Training windows over user histories. The held-out items at the end of a history are left out.
+    """Training windows over user histories, without the held-out items at the end.
 
-    The last window ends where the history ends. Each earlier window ends ``step`` items before the next one, and the
-    first window contains the start of the history. Histories of a single item have no window.
+    The last window of a user ends at the last training item. Each earlier window ends ``step`` items before the next
+    one, and the first window contains the start of the history. Users with a single training item have no window.
     """
 
     def __init__(self, parts: Sequence[UserHistories], width: int, step: int) -> None:
@@ -123,7 +123,7 @@ class TrainBatches:
         if not len(self._windows):
             raise InputError(
                 "there are no sequences to train on",
-                expected="users with at least two items besides the two that are held out",
+                expected="users with at least two training items (of three or more items, the last two are held out)",
                 fix="prepare more interactions, or change train_data",
             )
 

@@ -36,7 +36,7 @@ class InteractionColumns:
 
     user: str | None = None
     item: str | None = None
-    time: str | None = None  # a table without one is in the order of time
+    time: str | None = None  # a table without times must be in the order of time
     rating: str | None = None  # only read for a minimum rating
 
 
@@ -64,7 +64,7 @@ class InteractionTable:
         if self._user == self._item:
             raise InputError(
                 f"{self.source.name}: users and items are in the same column, {self.source.columns[self._user]!r}",
-                expected="two columns", fix="name the other one: --user-column, --item-column",
+                expected="two columns", fix="name both: --user-column, --item-column",
             )  # fmt: skip
         time = _find(self.source, "time", columns.time)
         self._time = None if time in (self._user, self._item) else time
@@ -76,7 +76,7 @@ class InteractionTable:
         """A description of the kind of file and the columns that are read."""
         places = {"user": self._user, "item": self._item, "time": self._time, "rating": self._rating}
         named = [f"{name} {self.source.columns[at]!r}" for name, at in places.items() if at is not None]
-        order = "" if self._time is not None else "; no column of times: in the order of the rows"
+        order = "" if self._time is not None else "; no time column: rows are taken to be in the order of time"
         return f"{self.source.kind}; {', '.join(named)}{order}"
 
     def chunks(self) -> Iterator[Chunk]:
@@ -192,7 +192,7 @@ def _number(cell: Any, convert: Callable[[Any], float]) -> float:
 
 
 def _seconds(cell: Any) -> float:
-    """Convert a number or a date to a number. Dates become seconds since 1970; their default time zone is UTC."""
+    """Convert a time (number or date) to a number. Dates become seconds since 1970; their default time zone is UTC."""
     if hasattr(cell, "isoformat"):
         cell = cell.isoformat()
     try:

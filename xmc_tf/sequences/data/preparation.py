@@ -38,7 +38,7 @@ def hashes(names: np.ndarray) -> np.ndarray:
 
 
 class NameNumbers:
-    """Numbers names in the order of their first appearance."""
+    """A numbering of names in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
@@ -209,10 +209,10 @@ def _renumber(
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):
         raise InputError(
-            "no interactions are left",
-            expected=f"users with at least {options.min_user_count} interactions, with items that have at least "
+            "no interactions are left after applying the limits on users and items",
+            expected=f"users with at least {options.min_user_count} interactions and items with at least "
             f"{options.min_item_count}",
-            received=f"{buckets.kept:,} usable interactions",
+            received=f"{buckets.kept:,} interactions before",
             fix="lower --min-user-count, --min-item-count or --min-rating",
         )
     numbers = np.full(len(counts), -1, np.int32)

@@ -94,7 +94,7 @@ def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
     at = next((at for at, (one, other) in enumerate(zip(names, theirs, strict=False)) if one != other), 0)
     same_length = len(names) == len(theirs)
     raise InputError(
-        f"{data.folder} has other items than the model",
+        f"{data.folder} has different items from the model, or in a different order",
         expected=f"item {at} is {names[at]!r}" if same_length else f"{len(names):,} items",
         received=repr(theirs[at]) if same_length else f"{len(theirs):,}",
         fix="use the folder that the model was trained on",

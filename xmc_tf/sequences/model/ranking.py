@@ -14,7 +14,7 @@ from xmc_tf.sequences.data.batches import histories
 from xmc_tf.sequences.model.recommender import Recommender
 from xmc_tf.sequences.model.softmax import gather_positions
 
-# Scores that are in memory at a time, which should fit into the cache. Tests lower it.
+# Bytes of scores that are in memory at a time; they should fit into the cache. Tests lower this.
 CHUNK_BYTES = 4 * 2**20
 _TINY = np.finfo(np.float32).tiny  # TensorFlow treats smaller numbers as 0
 CUTOFFS = (10, 20, 50)

@@ -44,7 +44,7 @@ class Transformer(tf.Module):
 
 
 class _Drawing:
-    """Draws the initial values of the weights in turn. They depend on the seed and the order only."""
+    """Draws the initial values of weights, which depend only on the seed and the order of the calls."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._count = seed, 0
@@ -176,7 +176,7 @@ class Recommender(tf.Module):
         return self.transformer(embeddings, (inputs >= 0) | (inputs == MASK), seed)
 
     def losses(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position that has a target, which is not negative. All ranks must call this method.
+        """Return the loss of each position with a target (an item, not ``PAD``). All ranks must call this method.
 
         ``seed`` holds the training seed and the step; they determine the dropout and the sample.
         """

@@ -58,7 +58,7 @@ class ByFrequency:
 Sampler: TypeAlias = LogUniform | ByFrequency
 
 
-# Scores that are in memory at a time. Tests lower it.
+# Bytes of scores that are in memory at a time. Tests lower this.
 CHUNK_BYTES = 32 * 2**20
 LEAST = -1e30  # instead of minus infinity, whose differences are not numbers
 

@@ -25,7 +25,7 @@ class PageAnswers(ABC):
     """The content of the page for one model. If loading the model fails, the next request tries again."""
 
     fix = ""
-    """What to do for more labels than there are."""
+    """The instruction shown if a request asks for too many labels."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

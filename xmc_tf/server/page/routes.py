@@ -50,7 +50,7 @@ class Page:
     async def _labels(self, request: Request) -> HttpAnswer:
         # Pages of other sites cannot send this type without a preflight request, which is never granted.
         if (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError(415, "a request must have the type application/json")
+            raise RefusedError(415, "a request must have the content type application/json")
         question = parse_json(await request.body(), of="the question", limit=LIMITS.max_bytes)
         text, k = question.get("text"), question.get("k")
         if not isinstance(text, str) or not (k is None or type(k) is int):

@@ -59,7 +59,7 @@ class AnnifTsv(_LineReader):
 
 
 class FastTextLines(_LineReader):
-    """fastText's format: lines with a text and its labels, each of which has fastText's prefix."""
+    """fastText's format: lines with a text and its labels, which have the prefix ``__label__``."""
 
     kind = "fastText's lines of labels and text"
     columns = ("labels", "text")
@@ -112,7 +112,7 @@ class SparseFeatures(TableReader):
         with opened(path) as file:
             found = _HEADER.fullmatch(file.readline())
         if found is None:
-            raise InputError(f"{path} has no header", expected="the numbers of documents, features and labels")
+            raise InputError(f"{path} has no header", expected="numbers of documents, features and labels on line 1")
         self.size, self.nr_features, self.nr_labels = map(int, found.groups())
 
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -164,7 +164,7 @@ class TextsAndLabelLists(TableReader):
         if counts[0] != counts[1]:
             raise InputError(
                 f"{self.labels} does not fit {self.path}", expected=f"{counts[0]:,} lines, one per text",
-                received=f"{counts[1]:,}", fix="line 7 of --label-lists must hold the labels of line 7 of the texts",
+                received=f"{counts[1]:,}", fix="put the labels of each text on the same line of --label-lists",
             )  # fmt: skip
         self.size = counts[0]
 

@@ -23,7 +23,7 @@ class BadRow(NamedTuple):
 
 
 class TableReader(ABC):
-    """The base class of tables, which are read from beginning to end."""
+    """The base class of table readers, which read a table from beginning to end."""
 
     name: str
     kind: str  # for messages, such as "UTF-8, separated by semicolons"
@@ -52,7 +52,7 @@ class TwoTables(TableReader):
         if list(first.columns) != list(test.columns):
             raise InputError(
                 f"{test.name} has other columns than {first.name}", expected=", ".join(first.columns[:20]),
-                received=", ".join(test.columns[:20]), fix="--test-table needs the same columns",
+                received=", ".join(test.columns[:20]), fix="use the same columns in both tables",
             )  # fmt: skip
         self._parts, self.in_test = (first, test), False
         self.name, self.kind, self.columns = first.name, first.kind, first.columns

@@ -39,7 +39,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
     if options.label_lists is not None:
         if is_frame(table) or options.kind is not None:
             problem = "label lists need a file of texts"
-            raise InputError(problem, expected="one text per line", fix="leave out --format")
+            raise InputError(problem, expected="one text per line", fix="give the path of a file, without --format")
         return TextsAndLabelLists(Path(table), options.label_lists, encoding=options.encoding)
     if is_frame(table):
         return Frame(table)
@@ -75,7 +75,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
         separator = _NAMES.get(options.separator.lower(), options.separator)
         if len(separator) != 1 or separator in '"\r\n':
             expected = f"one character, such as {' '.join(map(repr, SEPARATORS))}, or tab"
-            raise InputError(f"unknown separator {options.separator!r}", expected=expected, fix="--separator")
+            raise InputError(f"unknown separator {options.separator!r}", expected=expected, fix="change --separator")
     return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
 
 

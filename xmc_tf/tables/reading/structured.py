@@ -75,7 +75,7 @@ class ParquetFile(TableReader):
 
 
 class SqliteTable(TableReader):
-    """A table or view of an SQLite database, opened read-only. If the name is None, it must be the only one."""
+    """A table or view of an SQLite database, opened read-only. If ``table`` is None, there must be only one."""
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -93,7 +93,7 @@ class SqliteTable(TableReader):
                 expected="one of " + ", ".join(sorted(tables)[:20]),
                 fix="--table NAME",
             )
-        # Names cannot be parameters of a statement; a quoted one cannot end its quotes.
+        # Names cannot be parameters of a statement, so they are quoted.
         self._quoted = quoted(table)
         self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
         began = time.monotonic()
@@ -133,7 +133,7 @@ class Frame(TableReader):
 def quoted(name: str) -> str:
     """Quote a name as an SQL identifier."""
     if "\0" in name:
-        raise InputError("a name of a table or column contains a zero character", received=repr(name[:80]))
+        raise InputError("the name of a table or column contains a NUL character", received=repr(name[:80]))
     return '"' + name.replace('"', '""') + '"'
 
 

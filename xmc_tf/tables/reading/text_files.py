@@ -37,9 +37,9 @@ class _Unpacked(gzip.GzipFile):
             self._unpacked = getattr(self, "_unpacked", 0) + len(content)
             if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
                 raise InputError(
-                    f"{self.name!s} is unpacked to more than {_LARGEST_RATIO} times its size",
+                    f"{self.name!s} unpacks to more than {_LARGEST_RATIO} times its size",
                     expected="texts, which gzip compresses to about a tenth",
-                    received=f"{self._unpacked:,} bytes and more",
+                    received=f"at least {self._unpacked:,} bytes",
                     fix="if this is intended, unpack it first (gunzip)",
                 )
             return content
@@ -113,8 +113,8 @@ def _checked(given: str) -> str:
     except (LookupError, UnicodeError, AssertionError, TypeError, ValueError, OSError, EOFError):
         found = None
     if not isinstance(found, str) or info.name in ("punycode", "unicode-escape", "raw-unicode-escape"):
-        expected = "an encoding of texts, such as utf-8, latin-1, cp1252 or utf-16"
-        raise InputError(f"unknown encoding {given!r}"[:100], expected=expected, fix="--encoding")
+        expected = "a text encoding, such as utf-8, latin-1, cp1252 or utf-16"
+        raise InputError(f"unknown encoding {given!r}"[:100], expected=expected, fix="change --encoding")
     return info.name
 
 
