@@ -15,6 +15,7 @@ B = smat.csr_matrix(np.array([[0.2, 0.6, 0.0, 0.0], [0.0, 0.0, 0.0, 0.4]]))
     ("way", "first_row"),
     [
         ("average", [0.55, 0.3, 0.15, 0]),
+        ("root_average", [((0.9**0.5 + 0.2**0.5) / 2) ** 2, 0.6 / 4, 0.3 / 4, 0]),
         # The longest list has two labels, so a first place gives 2 and a second 1.
         ("rank_average", [(2 + 1) / 2, 2 / 2, 1 / 2, 0]),
         ("sigmoid_average", [(0.7109495 + 0.549834) / 2, 0.6456563 / 2, 0.5744425 / 2, 0]),

@@ -10,7 +10,7 @@ from xmc_tf.pipeline.inputs import Recipe
 @pytest.mark.parametrize(
     ("loss", "in_file", "head_of_labels", "chosen"),
     [
-        ("cross-entropy", None, True, "average"),
+        ("cross-entropy", None, True, "root_average"),
         ("cross-entropy", None, False, "concat-only"),  # a head of clusters scores no labels
         ("weighted-squared-hinge", None, True, "concat-only"),  # margins are no probabilities
         ("weighted-squared-hinge", "average", True, "average"),

@@ -19,7 +19,7 @@ def test_the_embedding_and_the_words_add_up(corpus, frozen):
     assert "embedding" in found.to_text()
 
 
-@pytest.mark.parametrize("method", ["average", "transformer-only", "concat-only"])
+@pytest.mark.parametrize("method", ["average", "root_average", "transformer-only", "concat-only"])
 def test_label_head_and_tree_are_the_sources_that_the_method_uses(corpus, tuned, method):
     text = texts_and_labels(corpus, "tst")[0][1]
     tuned.metadata = tuned.metadata.replace(ensemble_method=method)
@@ -29,6 +29,10 @@ def test_label_head_and_tree_are_the_sources_that_the_method_uses(corpus, tuned,
         pytest.approx(tuned.predict([text], only_topk=1).data[0]),
     )
     sources = {one.source: one.score for one in label.evidence}
-    expected = {"average": ["label head", "tree"], "transformer-only": ["label head"], "concat-only": ["tree"]}
-    assert list(sources) == expected[method]
-    assert sum(sources.values()) / len(sources) == pytest.approx(label.score, rel=1e-4)
+    expected = {"transformer-only": ["label head"], "concat-only": ["tree"]}
+    assert list(sources) == expected.get(method, ["label head", "tree"])
+    power = 0.5 if method == "root_average" else 1
+    mean = (sum(score**power for score in sources.values()) / len(sources)) ** (1 / power)
+    assert mean == pytest.approx(label.score, rel=1e-4)
+    assert sum(share.amount for share in label.shares) == pytest.approx(label.score, rel=1e-4)
+    assert [share.source for share in label.shares] == list(sources)

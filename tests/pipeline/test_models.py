@@ -157,17 +157,19 @@ def test_a_mean_takes_scores_of_one_scale(corpus, tuned, loss, said, used):
     content["pred_params"]["matcher_params_chain"][-1]["post_processor"] = said
     model = XTransformer(tuned.parts, ModelMetadata(content), where=tuned.folder)
     heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor=used, beam_size=8, only_topk=100)
-    expected = ensemble("average", [heads, tuned.predict(texts, only_topk=100)])
-    predicted = model.predict(texts, ensemble_method="average")
-    for ours, whole in zip(rows_of(predicted), rows_of(expected), strict=True):
-        assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
+    rankers = tuned.predict(texts, only_topk=100, ensemble_method="concat-only")
+    for method in ("average", "root_average"):
+        expected = ensemble(method, [heads, rankers])
+        predicted = model.predict(texts, ensemble_method=method)
+        for ours, whole in zip(rows_of(predicted), rows_of(expected), strict=True):
+            assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
 
 
 def test_only_some_labels_whoever_scores_them(corpus, tuned, tmp_path, capsys):
     texts, _ = texts_and_labels(corpus, "tst")
     model = XTransformer.load(tuned.folder)
     model.set_output_constraint([1, 9, 17, 20])
-    for method in ("concat-only", "transformer-only", "average", "round_robin"):
+    for method in ("concat-only", "transformer-only", "average", "root_average", "round_robin"):
         whole = tuned.predict(texts, ensemble_method=method, only_topk=99, beam_size=99).toarray()
         found = model.predict(texts, ensemble_method=method, only_topk=9, beam_size=4)
         assert set(found.indices) == {1, 9, 17, 20}

@@ -95,11 +95,13 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 @pytest.fixture(scope="module")
 def tuned(corpus):
     """Return a model that also uses its label head, and truncates long texts."""
-    return run_train(corpus, corpus / "named-too", "--labels", corpus / "labels.txt", "--ensemble-method", "average")
+    return run_train(
+        corpus, corpus / "named-too", "--labels", corpus / "labels.txt", "--ensemble-method", "root_average"
+    )
 
 
 def test_the_mean_of_head_and_rankers(tuned, corpus):
-    assert tuned.metadata.ensemble_method == "average"
+    assert tuned.metadata.ensemble_method == "root_average"
     folder = corpus / "served" / "2"
     export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
     texts = texts_of(corpus)

@@ -94,7 +94,7 @@ def test_a_whole_model_answers_as_prediction_does(encoder_corpus, texts, tmp_pat
     flags += ("--long-texts", "max", "--max-windows", MOST, "--label-names", "false")
     tuned = run_train(corpus, corpus / "short-windows", *map(str, flags))
     monkeypatch.setattr(label_head, "WINDOWS_AT_ONCE", 2)
-    assert tuned.metadata.ensemble_method == "average"
+    assert tuned.metadata.ensemble_method == "root_average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
     expected = tuned.predict(every, only_topk=5, beam_size=8, threads=1)
     tuned.export(tmp_path / "1", beam_size=8, only_topk=5)

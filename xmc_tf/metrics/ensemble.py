@@ -1,4 +1,4 @@
-"""Combine several predictions into one. The methods and their names are those of PECOS's CsrEnsembler."""
+"""Combine several predictions into one. All methods but ``root_average`` are those of PECOS's CsrEnsembler."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,10 +13,11 @@ from xmc_tf.metrics.measures import check_shapes
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
     """Combine several predictions into one with the labels of all of them; rows are sorted by descending score.
 
-    ``average`` is the mean score, where missing labels count as 0, so scores must not be negative. ``rank_average`` is
-    the mean of points: the first label gets as many as the longest list has labels, and each further label one less.
-    ``sigmoid_average`` and ``softmax_average`` first apply the function to each document's scores. ``round_robin``
-    takes the first label of each prediction, then the second of each, and so on.
+    ``average`` is the mean score, where missing labels count as 0, so scores must not be negative. ``root_average`` is
+    the square of the mean square root, which counts agreement more. ``rank_average`` is the mean of points: the first
+    label gets as many as the longest list has labels, and each further label one less. ``sigmoid_average`` and
+    ``softmax_average`` first apply the function to each document's scores. ``round_robin`` takes the first label of
+    each prediction, then the second of each, and so on.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
@@ -52,6 +53,7 @@ def _round_robin(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
 
 ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
     "average": _average,
+    "root_average": lambda ps: _squared(_average([_with_scores(p, np.sqrt(np.maximum(p.data, 0))) for p in ps])),
     "rank_average": lambda ps: _average(_points(ps)),
     # With tanh, which cannot overflow.
     "sigmoid_average": lambda ps: _average([_with_scores(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in ps]),
@@ -59,6 +61,10 @@ ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
     "round_robin": _round_robin,
 }
 """The methods to combine predictions."""
+
+
+def _squared(prediction: smat.csr_matrix) -> smat.csr_matrix:
+    return _with_scores(prediction, np.square(prediction.data))
 
 
 def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:

@@ -16,12 +16,13 @@ from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import by_rankers, embedded, for_fusion, ranker_features, scored
 from xmc_tf.models.results import in_pieces
 from xmc_tf.params import PredictionOptions, TfidfParams
+from xmc_tf.params.choices import MEANS
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 6  # of the learned result; results of other versions are not reused
+_VERSION = 8  # of the learned result; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,7 +59,7 @@ def evidence_stage(
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
             found = in_pieces(score_some, texts, X, options.max_pred_chunk, auxiliary.nr_labels)
-            if not (decide_on_head and metadata.ensemble_method == "average"):
+            if not (decide_on_head and metadata.ensemble_method in MEANS):
                 return found
             given = ranker_features(auxiliary, texts, X, np.concatenate(vectors), options)
             alone = by_rankers(auxiliary, given, options)
@@ -69,7 +70,7 @@ def evidence_stage(
                 f"{len(some):,}", 100 * both, 100 * rankers_only,
                 "" if both >= rankers_only else "; it is left out (does the encoder know the language?)",
             )  # fmt: skip
-            record["ensemble_method"] = "average" if both >= rankers_only else "concat-only"
+            record["ensemble_method"] = metadata.ensemble_method if both >= rankers_only else "concat-only"
             return found if both >= rankers_only else alone
 
         evidence = ProbabilityModel.learn(

@@ -16,6 +16,7 @@ from xmc_tf.fusion import bounded_post_processor, decide
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
+from xmc_tf.params.choices import MEANS
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.rankers.ensemble import TreeEnsemble, deepened, trees_of
@@ -190,7 +191,7 @@ def head_post_processor(model: LazyModelFolder, method: str) -> str:
     """Return the heads' post-processor. For averaging, "noop" is replaced by one that gives the rankers' scale."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
-    if name != "noop" or method != "average":
+    if name != "noop" or method not in MEANS:
         return name
     levels = model.metadata.train_params["matcher_params_chain"]
     loss = (levels[-1] if isinstance(levels, list) else levels)["loss_function"]

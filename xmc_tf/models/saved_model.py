@@ -5,6 +5,7 @@ from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import POOL, head_post_processor
+from xmc_tf.params.choices import MEANS
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.export import ModelParts
@@ -37,18 +38,18 @@ def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
     method = model.metadata.ensemble_method
     if method == "concat-only":
         return None
-    heads = model.matcher.heads if method == "average" else []
+    heads = model.matcher.heads if method in MEANS else []
     if len(heads) != 1 or not heads[0].scaling.normalize:
         raise InputError(
             f"the ensemble method {method}"
             + (f" with this label head (fine-tuned levels: {len(heads)})" if heads else "")
             + " cannot be exported",
-            expected="concat-only, or average with a label head of one level that normalizes embeddings",
+            expected=f"concat-only, or {' or '.join(MEANS)} with a label head of one level that normalizes embeddings",
             received=method,
             fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
         )
     rows, labels = heads[0].rows, model.matcher.labels
-    assert labels is not None  # the average is over labels
+    assert labels is not None  # the mean is over labels
     by_label = np.empty_like(rows)
     by_label[labels] = rows
-    return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)
+    return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL, method)

@@ -48,7 +48,7 @@ class PredictionOptions(Params):
         min_precision: return as many labels as possible of which at least this share is right, measured on held-out
             documents.
         ensemble_method: for an XR-Transformer, the scores to use: "concat-only" for the rankers', "transformer-only"
-            for the label head's, or "average", "rank_average" or "round_robin" to combine both.
+            for the label head's, or "average", "root_average", "rank_average" or "round_robin" to combine both.
         max_pred_chunk: number of documents to predict at a time; smaller saves memory.
         batch_tokens: for an XR-Transformer, the number of tokens to encode at a time.
         threads: number of threads; -1: one per core.

@@ -26,7 +26,7 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
         return own
     if not rankers:
         return "transformer-only"
-    usual = "average" if recipe.params.head_gives_probabilities else "concat-only"
+    usual = "root_average" if recipe.params.head_gives_probabilities else "concat-only"
     method = recipe.last_prediction.ensemble_method or usual
     return "concat-only" if method == "transformer-only" or not head_of_labels else method
 

@@ -17,6 +17,7 @@ class LabelHeadParts(NamedTuple):
     scale: float  # factor applied to embeddings of length 1
     post_processor: str
     pool: int  # number of best labels of rankers and head that are averaged; a missing label counts as 0
+    method: str  # "average" or "root_average"
 
 
 class BlendedSearch:
@@ -31,7 +32,7 @@ class BlendedSearch:
 
     def _both(self, query: Query, size: int) -> list[Beam]:
         beams = self._search(query, min(size, self._rows.shape[0]))
-        return [*beams[:-1], _mean([self._best_of_head(query, size), beams[-1]], size, self._rows)]
+        return [*beams[:-1], self._mean([self._best_of_head(query, size), beams[-1]], size)]
 
     def _best_of_head(self, query: Query, most: int) -> Beam:
         assert query.dense is not None
@@ -64,20 +65,21 @@ class BlendedSearch:
         counts = tf.math.unsorted_segment_sum(tf.ones([size]), windows.document, count)
         return largest + (totals / counts)[:, None]
 
+    def _mean(self, beams: Sequence[Beam], most: int) -> Beam:
+        """Return the best labels by their mean score over the beams; a label counts as 0 in beams that lack it."""
+        count, roots = tf.shape(beams[0].nodes)[0], self._head.method == "root_average"
+        shape = [count, self._rows.shape[0]]
+        total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)
+        for beam in beams:
+            some = tf.where(beam.nodes >= 0)
+            at = tf.stack([tf.cast(some[:, 0], tf.int32), tf.gather_nd(beam.nodes, some)], axis=1)
+            scores = tf.gather_nd(beam.scores, some)
+            total = tf.tensor_scatter_nd_add(total, at, (tf.sqrt(scores) if roots else scores) / len(beams))
+            there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
+        total = tf.square(total) if roots else total
+        nodes = tf.broadcast_to(tf.range(self._rows.shape[0]), shape)
+        return best_of(rank(total, nodes, there > 0), min(most, self._rows.shape[0]))
+
 
 def _scores(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.matmul(vectors, rows[:, :-1], transpose_b=True) + rows[:, -1]
-
-
-def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
-    """Return the best labels by their mean score over the beams; a label counts as 0 in beams that lack it."""
-    count = tf.shape(beams[0].nodes)[0]
-    shape = [count, rows.shape[0]]
-    total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)
-    for beam in beams:
-        some = tf.where(beam.nodes >= 0)
-        at = tf.stack([tf.cast(some[:, 0], tf.int32), tf.gather_nd(beam.nodes, some)], axis=1)
-        total = tf.tensor_scatter_nd_add(total, at, tf.gather_nd(beam.scores, some) / len(beams))
-        there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
-    nodes = tf.broadcast_to(tf.range(rows.shape[0]), shape)
-    return best_of(rank(total, nodes, there > 0), min(most, rows.shape[0]))

@@ -1,9 +1,11 @@
 """Explain predictions of both kinds of models: the evidence from rankers, label names and label head for each label."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
@@ -25,6 +27,7 @@ from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import POOL as ENSEMBLE_POOL
 from xmc_tf.models.prediction import method_of, own_features, predict, predict_by_heads, ranker_features, windows_of
 from xmc_tf.params import PredictionOptions
+from xmc_tf.params.choices import MEANS
 from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
 from xmc_tf.rankers.ensemble import Rankers, trees_of
 
@@ -32,8 +35,10 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
 _NAMED_AFTER = 3  # labels in the name of a cluster
+_LEAST = 1e-12  # score, as a divisor
 _COMBINED = {
     "average": "mean of label head and tree",
+    "root_average": "square of the mean square root of label head and tree",
     "rank_average": "by mean rank in label head and tree",
     "round_robin": "label head and tree in turns",
 }
@@ -117,11 +122,15 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
 
 def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bool) -> tuple[Share, ...]:
     """Return the share of each source in a score. Methods that combine ranks instead of scores have no shares."""
-    if method not in ("average", "concat-only", "transformer-only"):
+    if method not in (*MEANS, "concat-only", "transformer-only"):
         return ()
     trees, heads = [one for one in evidence if one.path], [one for one in evidence if one.source == "label head"]
     half = 0.5 if trees and heads else 1.0
-    weights = [half] * len(heads) + [half / max(len(trees), 1)] * len(trees)
+    of_heads = of_trees = half
+    if method == "root_average" and trees and heads:
+        head, tree = (math.sqrt(max(float(np.mean([one.score for one in some])), _LEAST)) for some in (heads, trees))
+        of_heads, of_trees = (head + tree) / 4 / head, (head + tree) / 4 / tree  # (head + tree)² / 4, split
+    weights = [of_heads] * len(heads) + [of_trees / max(len(trees), 1)] * len(trees)
     named = len(evidence) > len(trees) + len(heads)
     rest = "label name and calibration" if named else "calibration" if probable else "labels that the search left out"
     return shares_of(score, [*heads, *trees], weights, names=None, rest=rest)
