@@ -90,7 +90,10 @@ class Fusion:
         right = _is_right(found, truth)
         features = candidate_features(found, np.log1p(elsewhere))
         known = elsewhere > 0
-        weights = _fitted(features[known], right[known], DEFAULT_WEIGHTS)
+        # If rare labels were dropped from the data, a label with fewer documents elsewhere than any label has in total is
+        # certain to be right somewhere in the fold. Answers for new documents have no such labels.
+        typical = known & (elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1))
+        weights = _fitted(features[typical], right[typical], DEFAULT_WEIGHTS)
         # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
         # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
         unused = ~known & ~is_hidden
@@ -99,7 +102,7 @@ class Fusion:
         start = _shifted(weights, features[new], right[new])
         new_weights = _fitted(features[new], right[new], start, _PENALTY_OF_NEW)
         raw = np.where(known, features @ weights, features @ new_weights)
-        taught = known | new
+        taught = typical | new
         ranks = rank_in_document(found.rows, found.labels, _sigmoid(raw), known)
         rank_weights = learn_rank_weights(_sigmoid(raw)[taught], ranks[taught], right[taught])
         shift = calibrating_shift(found, raw, right, known, unused if vocabulary else is_hidden, rank_weights)
