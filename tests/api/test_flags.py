@@ -285,12 +285,14 @@ REFUSED = {
     "JSON of a deletion": ("runs", ["data.sqlite", "delete", "1", "--json"]),
     "a speed of no encoder": ("plan.__main__", ["--labels", "9", "--docs", "9", "--docs-per-second", "5"]),
     "a time limit without ranks": ("check.__main__", ["--model", "linear", "--timeout", "5"]),
-    "a folder of a demo without models": ("demo.__main__", ["--table", "t.csv", "--work", "demo"]),
+    "a folder of a demo without models": ("demo.__main__", ["--table", "t.csv", "--work", "demo", "--ask"]),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_flags_without_effect_are_refused(why, here):
     module, argv = REFUSED[why]
-    with pytest.raises(InputError, match="cannot be used"):
+    with pytest.raises(InputError, match="cannot be used") as error:
         import_module(f"xmc_tf.{module}").main(argv)
+    if why == "a folder of a demo without models":
+        assert "leave out --work and --ask" in str(error.value)

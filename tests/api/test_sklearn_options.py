@@ -61,7 +61,7 @@ def test_the_seed_is_a_number_or_drawn():
         ({"max_labels": 0}, "max_labels is out of range"),
         ({"scored_labels": None}, "scored_labels is out of range"),
         ({"beam_size": 2.5}, "beam_size is out of range"),
-        ({"threshold": None}, "threshold is not a number"),
+        *(({"threshold": value}, "threshold is out of range") for value in (None, 5, float("nan"), True)),
         ({"tfidf": {"ngram_max": 2}}, "tfidf has the wrong type(.|\n)*TfidfParams, or None"),
         ({"ranker": TfidfParams()}, "LinearLevelParams or RankerParams, or None"),
         ({"model": "transformer"}, "needs texts"),

@@ -150,7 +150,7 @@ def test_another_file(tmp_path):
         read_accepted(write_table(tmp_path / "f.csv", [["1", "2"]], ["a", "b"]))
 
 
-@pytest.mark.parametrize("row", [finding(text="other"), finding(row="7")])
+@pytest.mark.parametrize("row", [finding(text="other"), finding(text=""), finding(row="7")])
 def test_another_table(tmp_path, row):
     corrections = read_accepted(write_table(tmp_path / "f.csv", [row]))
     with pytest.raises(InputError, match="is missing from this table or has a different text"):

@@ -171,9 +171,10 @@ def test_sparse_ids_are_bags():
     np.testing.assert_allclose(lookup(table, ids, "sum"), [whole[4] + whole[1], np.zeros(3), whole[2]], rtol=1e-6)
 
 
-def test_traffic_is_shown_in_tensorboard(tmp_path):
+@pytest.mark.parametrize(("accumulate", "per_step"), [(None, 100), (2, 200)])
+def test_traffic_is_shown_in_tensorboard(tmp_path, accumulate, per_step):
     model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=accumulate), "mse")
     count_bytes("rows", 0)
     step = keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: count_bytes("rows", 100))
     model.fit(np.ones((8, 2)), np.ones(8), batch_size=2, callbacks=[TrafficSummaries(tmp_path), step], verbose=0)
@@ -182,4 +183,4 @@ def test_traffic_is_shown_in_tensorboard(tmp_path):
         for event in tf.compat.v1.train.summary_iterator(str(file)):
             seen |= {value.tag: float(tf.make_ndarray(value.tensor)) for value in event.summary.value}
     assert seen["bytes sent/rows"] == 400
-    assert seen["bytes sent per step/rows"] == 100
+    assert seen["bytes sent per step/rows"] == per_step

@@ -221,6 +221,16 @@ def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_
     assert not hidden(folder)
 
 
+def test_the_last_thread_releases_a_lock(tmp_path):
+    first, second = (folder_locks.folder_lock(tmp_path / "box") for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # the second one still writes
+    assert (tmp_path / ".box.xmc_tf.lock").exists()
+    second.__exit__(None, None, None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_of_others_with_names_like_ours_stay(tmp_path, box):
     lock, others = tmp_path / f".{box.name}.xmc_tf.lock", (".new-pictures", ".new-20240101.csv", ".lock", ".work.lock")
     for end in others:

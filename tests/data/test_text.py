@@ -168,6 +168,9 @@ def test_joined_texts_are_like_a_list(tmp_path):
     assert [joined[at] for at in range(-5, 5)] == [expected[at] for at in range(-5, 5)]
     assert list(joined[1:4]) == expected[1:4]
     assert joined[1:3][-1] == "c"
+    for texts in (joined, joined.parts[0]):
+        with pytest.raises(ValueError, match="step"):
+            texts[::2]
     for at in (-6, 5):
         with pytest.raises(IndexError):
             joined[at]

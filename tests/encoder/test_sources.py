@@ -225,6 +225,7 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
         ("config.json", '{"model_type": "bert", "vocab_size": "many"}', "unsupported value of vocab_size"),
         ("config.json", '{"model_type": "bert", "hidden_size": 1000000, "num_attention_heads": 1}', "does not belong"),
         ("config.json", '{"model_type": "bert", "hidden_size": -1, "num_attention_heads": 1}', "unsupported value of"),
+        ("config.json", '{"model_type": "bert", "pad_token_id": -2}', "a whole number of at least -1"),
         ("config.json", '{"model_type": ["bert"]}', "unsupported architecture"),
         ("config.json", '{"model_type": "bert", "position_embedding_type": "relative_key"}', "position_embedding_type"),
         ("config.json", '{"model_type": "bert", "hidden_act": "mish"}', "hidden_act"),

@@ -109,6 +109,8 @@ def test_a_promise_that_cannot_be_kept_is_refused():
     curve = measure_curve(probability, rng.random(2000) < 0.6, np.arange(2000) // 4, 1500)
     with pytest.raises(InputError, match=r"cannot promise a precision of 0.9\b(.|\n)*at most 0.[56]"):
         curve.for_precision(0.9)
+    with pytest.raises(InputError, match="at most 0, according to its held-out documents"):
+        PrecisionCurve([0.5], [0.1], [0.1], [0.0004], [100]).for_precision(0.9)
     with pytest.raises(InputError, match="fewer than 30 held-out labels"):
         PrecisionCurve([], [], []).for_precision(0.2)
 

@@ -1,6 +1,8 @@
 """Tests of the launcher: cores, messages, the first failure, and invalid calls."""
 
 import itertools
+import socket
+import threading
 
 import pytest
 from hypothesis import given
@@ -8,9 +10,13 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch import __main__ as launch
-from xmc_tf.launch.engines import check_installed, default_controller
+from xmc_tf.launch.engines import Mpi, check_installed, default_controller
+from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.node import divide
+from xmc_tf.launch.nodes import NodeError
+from xmc_tf.launch.rank_proxy import LAUNCHER
 from xmc_tf.launch.running import RankState, first_failure
+from xmc_tf.ranks.channels.frames import frame
 
 
 @given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 50))
@@ -101,3 +107,26 @@ def test_mpiexec_needs_no_horovod(monkeypatch):
     assert default_controller() == "gloo"
     monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
     assert default_controller() == "gloo"  # whose error names both ways
+
+
+def test_a_lost_host_does_not_stop_the_proxies_of_others():
+    class OneNode:
+        served = threading.Event()
+
+        def __getitem__(self, host):
+            if host == "lost":
+                raise NodeError("the node of lost is lost")
+            return self
+
+        def send(self, kind, **fields):
+            self.served.set()
+
+    mpi = Mpi(Hosts([Host("192.0.2.1", 1)]), OneNode(), {})
+    threading.Thread(target=mpi._accept, daemon=True).start()
+    with socket.socket(socket.AF_UNIX) as lost, socket.socket(socket.AF_UNIX) as other:
+        for proxy, host in ((lost, "lost"), (other, "other")):
+            proxy.connect(mpi._environment[LAUNCHER])
+            proxy.sendall(frame({"host": host, "line": ""}))
+        assert OneNode.served.wait(20)
+        assert lost.recv(1) == b""  # mpiexec sees that the host is lost
+    mpi.close()

@@ -81,6 +81,15 @@ def test_a_difference_is_a_problem_of_that_host_with_a_fix(data, change, column,
     assert cell.fix
 
 
+def test_a_file_that_no_host_can_read_is_a_problem(data, monkeypatch):
+    for module in ("host_probe", "checks"):
+        monkeypatch.setattr(f"xmc_tf.launch.{module}.quick_checksum", lambda path: "cannot be read: Permission denied")
+    problems = report_of(data).problems
+    assert {(column, cell.problem) for _, column, cell in problems} == {
+        ("data", f"{data} cannot be read: Permission denied")
+    }
+
+
 def test_gpus_are_chosen_and_too_few_are_a_problem(data):
     gpus = [["1", 0.0, 0.0], ["0", 0.1, 0.0], ["2", 0.95, 1.0]]
     report = report_of(data, {name: {"gpus": gpus} for name in ("one", "two", "three")})

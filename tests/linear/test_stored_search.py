@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from tests.files import flip
 from tests.linear.cases import random_chain, random_model
+from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.distributed.training import place_rankers
@@ -88,6 +89,15 @@ def test_a_truncated_layout_is_not_used(copy, queries, caplog, length):
     path.write_bytes(path.read_bytes()[:length])
     assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
     assert "words.npy" in caplog.text
+
+
+def test_a_damaged_layout_without_other_weights_is_not_to_be_deleted(copy, caplog):
+    for t in range(2):
+        (copy / "ranker" / f"{t}.model" / "W.npz").unlink()
+    (copy / "search" / "words.npy").write_bytes(b"")
+    with pytest.raises(InputError, match="no other copy of its weights") as error:
+        XLinear.load(copy, nr_dense=DENSE)
+    assert "delete" not in f"{error.value}{caplog.text}"
 
 
 def test_a_damaged_chunk_is_reported_once(copy, queries, caplog):

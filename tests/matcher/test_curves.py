@@ -1,6 +1,10 @@
 """Learning curves: means of neighbouring losses, and files that never stop a training."""
 
-from xmc_tf.matcher.progress import LevelCurves
+import pytest
+import tensorflow as tf
+
+from xmc_tf.matcher.progress import LevelCurves, StepMeter
+from xmc_tf.ranks.solo import Solo
 
 
 def test_losses_of_a_long_training_are_thinned():
@@ -30,3 +34,10 @@ def test_a_damaged_file_is_no_reason_to_stop(tmp_path):
         (tmp_path / "curves.json").write_text(content)
         assert LevelCurves.load(tmp_path, 9).by_name == {}
     assert LevelCurves.load(tmp_path / "missing", 9).by_name == {}
+
+
+def test_windows_are_not_counted_as_documents():
+    meter = StepMeter(Solo(), documents_per_window=0.25)
+    meter.add(tf.constant([1.0, 8, 8, 8]))
+    course = meter.take(1)
+    assert course.documents_per_second == pytest.approx(course.tokens_per_second / 4)

@@ -45,7 +45,7 @@ def test_fp16_of_pecos_is_mixed_precision():
     assert [precision("--fp16", value) for value in ("true", "false")] == ["fp16", "off"]
     assert precision("--mixed-precision", "fp16", "--fp16", "true") == "fp16"
     assert precision() == "auto"
-    with pytest.raises(InputError, match="--fp16 and --mixed-precision exclude each other"):
+    with pytest.raises(InputError, match="--fp16 and --mixed-precision are mutually exclusive"):
         precision("--mixed-precision", "bf16", "--fp16", "true")
 
 
@@ -82,7 +82,7 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
     [
         (["-y", "y"], "lacks -t, -m"),
         (["-t", "t", "-y", "y", "-m", "m", "-tt", "u"], "-tt alone"),
-        (["-t", "t", "-y", "y", "-m", "m", "-x", "x", "--text-only"], "exclude each other"),
+        (["-t", "t", "-y", "y", "-m", "m", "-x", "x", "--text-only"], "are mutually exclusive"),
         (["-t", "t", "-y", "y", "-m", "m", "-b", "0"], "--beam-size is out of range"),
         (["-t", "t", "-y", "y", "-m", "m", "--learning-rate", "0"], "--learning-rate is out of range"),
     ],

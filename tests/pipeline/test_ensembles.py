@@ -2,7 +2,14 @@
 
 import pytest
 
-from xmc_tf.params import MatcherParams, MatcherPredParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import (
+    MatcherParams,
+    MatcherPredParams,
+    PredictionOptions,
+    XTransformerParams,
+    XTransformerPredParams,
+)
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.inputs import Recipe
 
@@ -24,3 +31,9 @@ def test_what_files_say_or_what_the_loss_allows(loss, in_file, head_of_labels, c
         pred_params=XTransformerPredParams(matcher_params_chain=MatcherPredParams(ensemble_method=in_file)),
     )
     assert chosen_method(recipe, head_of_labels) == chosen
+
+
+@pytest.mark.parametrize("method", ["concat-only", "average"])
+def test_scores_of_rankers_that_there_are_not(method):
+    with pytest.raises(InputError, match=f"{method} needs rankers(.|\n)*--only-encoder"):
+        Recipe(XTransformerParams(only_encoder=True), prediction=PredictionOptions(ensemble_method=method))

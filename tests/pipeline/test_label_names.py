@@ -102,7 +102,7 @@ def test_an_effort_chooses_the_trees_of_the_rankers(corpus):
     for flags, message in (
         (["--effort", "best", "--trees", 2], "cannot be combined"),
         (["--effort", "fast"], "effort 'fast' and nr-splits"),
-        (["--only-encoder", "--trees", 2], "--trees and --only-encoder exclude each other"),
+        (["--only-encoder", "--trees", 2], "--trees and --only-encoder are mutually exclusive"),
     ):
         with pytest.raises(InputError, match=message):
             run_train(corpus, corpus / "none", "--no-fine-tune", *flags)

@@ -9,8 +9,9 @@ import pytest
 
 from tests.collective.threads import on_ranks
 from xmc_tf.common.errors import InputError
-from xmc_tf.params import TfidfParams
+from xmc_tf.params import MatcherParams, TfidfParams
 from xmc_tf.pipeline.stages import Stages, digest
+from xmc_tf.pipeline.steps import _with_effect_on_level
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.solo import Solo
 
@@ -62,6 +63,11 @@ def test_a_change_makes_anew_what_depends_on_it(tmp_path, values, made):
     for stage, value in zip(changed.stages.done, values, strict=True):
         assert (stage.folder / "whole").read_text() == str(value)
     assert Run(tmp_path / "work", values).made == []
+
+
+def test_options_without_effect_repeat_no_stage():
+    changed = MatcherParams(threshold=0.5, cache_dir="elsewhere")
+    assert _with_effect_on_level(changed) == _with_effect_on_level(MatcherParams())
 
 
 def test_a_stage_that_failed_is_not_there(tmp_path):

@@ -1,17 +1,21 @@
 """Prediction, evaluation and export of a trained model: the same answers from all of them."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tests.collective.threads import on_ranks
 from tests.plain_tensorflow import ask
 from tests.sequences.chains import markov_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.params import SequenceParams
 from xmc_tf.playground import answers_of
 from xmc_tf.sequences import evaluate, export, predict
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.preparation import prepare
+from xmc_tf.sequences.model import folder as model_folder
 from xmc_tf.sequences.train import main
 
 pytest.importorskip("tensorflow")  # which the commands load when they start to train
@@ -105,3 +109,17 @@ def test_the_playground_answers_as_predict_does(trained, capsys):
     assert all(PreparedFolder(trained / "data").item_names()[one["label"]] == one["name"] for one in found["labels"])
     with pytest.raises(InputError, match="k is out of range"):
         answers.ask("i3", 21)
+
+
+def test_names_that_one_rank_cannot_read_are_an_error_on_all(tmp_path, monkeypatch):
+    model = SimpleNamespace(nr_items=1, replicated=[], table=None)
+    header = {"params": SequenceParams().to_json(), "items": 1}
+    for name, result in (("Recommender", model), ("read_header", header), ("load_tables", {})):
+        monkeypatch.setattr(model_folder, name, lambda *_, result=result, **__: result)
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "items.txt").write_text("i0\n")
+
+    def load(world):
+        return model_folder.load_model(tmp_path / str(world.rank), SimpleNamespace(communicator=world))
+
+    assert ["items.txt" in str(one) for one in on_ranks(2, load)] == [True, True]

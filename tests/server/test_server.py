@@ -65,7 +65,9 @@ def test_the_client_gets_the_answers_of_the_model(server, folder):
     np.testing.assert_array_equal(client.best(TEXTS[-2:], k=3).labels, answer.labels[-2:, :3])
     assert client.about() == {"nr_labels": 60, "k": 5, "most": 20}
     assert client.best([]).labels.shape[0] == 0
-    matrix = Client(server.url).predict(TEXTS, batch=7)
+    names = {}
+    matrix = Client(server.url).predict(TEXTS, batch=7, names=names)
+    assert names == {one: model.names[one] for one in set(answer.labels.ravel().tolist()) - {-1}}
     np.testing.assert_array_equal(matrix.indices, expected.indices)
     with pytest.raises(InputError, match="k may be at most 20 on this server"):
         client.best(["word1"], k=21)
@@ -248,6 +250,7 @@ def test_errors_at_the_start_say_what_to_do(folder, tmp_path):
         taken.listen()
         assert "choose another port" in error_of("-m", str(folder), "-p", str(taken.getsockname()[1]))
     missing = "import sys; sys.modules['uvicorn'] = None; from xmc_tf.__main__ import main; main()"
+    assert "received: -5" in error_of("-m", str(folder), "--max-batch", "-5")
     assert pip_install("server") in error_of("-m", str(folder), code=missing)
 
 

@@ -115,6 +115,10 @@ def test_one_row_per_label(tmp_path):
     options = PrepareOptions(columns=ColumnOptions(document="doc"), splits=ALL_TRAINING)
     store = prepare(path, tmp_path / "out.sqlite", options)
     assert _content(store) == {text: set(labels) for text, labels in ROWS}
+    count = sum(len(labels) for _, labels in ROWS)
+    path.write_text(path.read_text() + "99,,even\n")
+    with pytest.raises(InputError, match=f"1 of {count + 1} rows cannot be used"):
+        prepare(path, tmp_path / "out.sqlite", PrepareOptions(columns=ColumnOptions(document="doc"), max_bad_rows=0))
 
 
 class _InterruptedError(Exception):
@@ -244,6 +248,12 @@ def test_names_by_identifier_are_remembered(tmp_path):
     }  # fmt: skip
 
 
+def test_label_names_stay_distinct(tmp_path):
+    (tmp_path / "names.txt").write_text("X\nX (2)\nX\n")
+    names = writing.load_label_names(tmp_path / "names.txt")
+    assert names == {"0": "X", "1": "X (2)", "2": "X (2) (2)"}
+
+
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix ex: <http://example.org/> .
 ex:s1 skos:prefLabel "leivonta"@fi, "baking"@en ; skos:altLabel "bread"@en .
@@ -286,6 +296,16 @@ def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
     path.write_bytes(content.encode("latin-1"))
     assert text_encoding(path) == "cp1252"
     assert "is read as Windows-1252 (--encoding)" in caplog.text
+
+
+def test_the_encoding_of_a_gzipped_file_can_be_set(tmp_path):
+    path = tmp_path / "data.jsonl.gz"
+    lines = [json.dumps({"text": f"Bäume {row}", "label": "Öko"}, ensure_ascii=False) + "\n" for row in range(20)]
+    path.write_bytes(gzip.compress("".join(lines).encode("latin-1")))
+    store = prepare(
+        path, tmp_path / "out.sqlite", PrepareOptions(SourceOptions(encoding="latin-1"), splits=ALL_TRAINING)
+    )
+    assert store.names == ["Öko"]
 
 
 @pytest.mark.parametrize("name", ["rot13", "zlib", "idna", "punycode", "undefined", "base64", "no-such"])

@@ -39,6 +39,8 @@ def test_sizes_children_parents_and_paths():
 
 def test_levels_can_be_left_out_above():
     assert TREE.under_one_root(1) == TREE
+    with pytest.raises(InputError, match=r"no such level(.|\n)*1 to 2"):
+        TREE.under_one_root(0)
     flat = TREE.under_one_root(2)
     assert flat.level_sizes == (1, 5)
     assert flat.labels.tolist() == [0, 1, 2, 3, 4]

@@ -79,7 +79,7 @@ def corrected_documents(
     for one in corrections:
         text = texts[one.row] if one.row < len(texts) else ""
         same = safe_cell(text[: len(one.text)]) == one.text or safe_cell(text).startswith(one.text)
-        if one.row >= len(texts) or not same:
+        if one.row >= len(texts) or not same or (text and not one.text):  # "" would fit every document
             raise InputError(
                 f"{path}, line {one.line}: document {one.row:,} is missing from this table or has a different text",
                 expected="the table that was audited, read with the same options", received=repr(one.text)[:60],

@@ -182,9 +182,6 @@ def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
         yield
 
 
-v1 = tf.compat.v1
-
-
 def _marked() -> tuple[set[tf.Operation], set[tf.Operation]]:
     """Return two sets of a graph's operations: those of mean gradients, and those of gradients of this rank's rows."""
     return of_graph("equal_gradients", set), of_graph("gradients_of_rows", set)

@@ -248,9 +248,7 @@ class JoinedTexts(LazyTexts):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
-            if step != 1:
-                raise ValueError("the step of a slice of texts must be 1")
+            first, last = _bounds(index, len(self))
             begins = accumulate(map(len, self.parts), initial=0)
             return JoinedTexts(
                 [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
@@ -277,7 +275,7 @@ class FileRange(LazyTexts):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            first, last, _ = index.indices(len(self))
+            first, last = _bounds(index, len(self))
             return FileRange(self._file, self._first + first, self._first + max(first, last))
         return self._file[self._first + range(len(self))[index]]
 
@@ -288,6 +286,13 @@ class FileRange(LazyTexts):
     def batches(self, size: int) -> Iterator[list[bytes]]:
         """Yield the texts in lists of ``size``."""
         return self._file.batches(size, self._first, self._last)
+
+
+def _bounds(index: slice, length: int) -> tuple[int, int]:
+    first, last, step = index.indices(length)
+    if step != 1:
+        raise ValueError("the step of a slice of texts must be 1")
+    return first, last
 
 
 def _is_utf8(data: bytes) -> bool:

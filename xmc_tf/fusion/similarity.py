@@ -77,10 +77,8 @@ class Similarity:
 
     def save(self, folder: Path) -> None:
         with (folder / _FILE).open("wb") as file:
-            np.savez(
-                file, labels=self.labels, vectors=self.vectors, limits=np.array([self.least, self.scale]),
-                allow_pickle=False,
-            )  # fmt: skip
+            # Without allow_pickle, which numpy before 2.1 stores as another array.
+            np.savez(file, labels=self.labels, vectors=self.vectors, limits=np.array([self.least, self.scale]))
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

@@ -51,7 +51,7 @@ class PrecisionCurve(NamedTuple):
             raise InputError(
                 f"this model cannot promise a precision of {least:g}",
                 expected=f"at most {best:g}, according to its held-out documents"
-                if best
+                if len(lower)
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
                 fix="require a lower precision, or set a probability threshold yourself",
             )

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "groups", metavar="GROUPS", help="file: on each line, a label to keep and, after tabs, labels to merge into it"
     )
     add_model(out, required=True)
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
     add_threads(out, "-n")
     add_verbosity(out)
     return out

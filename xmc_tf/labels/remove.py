@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.labels.remove", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES [-o OUTPUT]")
     out.add_argument("names", metavar="NAMES", help="file of the names of the labels to remove, one per line")
     add_model(out, required=True)
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
     add_verbosity(out)
     return out
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.launch.gpus import Gpu, least_busy
-from xmc_tf.launch.host_probe import PACKAGES, quick_checksum
+from xmc_tf.launch.host_probe import PACKAGES, UNREADABLE, quick_checksum
 from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.ranks.this_host import versions
@@ -118,12 +118,14 @@ def _versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> HostCheck:
 
 def _data(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> HostCheck:
     missing = [path for path in mine if theirs.get(path) is None and mine[path] is not None]
-    other = [path for path in mine if theirs.get(path) != mine[path] and path not in missing]
-    if not missing and not other:
+    unreadable = [path for path in mine if (theirs.get(path) or "").startswith(UNREADABLE)]
+    other = [path for path in mine if theirs.get(path) != mine[path] and path not in (*missing, *unreadable)]
+    if not missing and not unreadable and not other:
         return HostCheck(f"same ({len(mine)})" if mine else "–")
-    problems = [f"{path} is missing" for path in missing] + [f"{path} differs from this host's" for path in other]
-    fix = "copy it again, or use a folder that all hosts share"
-    return HostCheck("missing" if missing else "differs", "; ".join(problems), fix)
+    problems = [f"{path} is missing" for path in missing] + [f"{path} {theirs[path]}" for path in unreadable]
+    problems += [f"{path} differs from this host's" for path in other]
+    fix = "make it readable, copy it again, or use a folder that all hosts share"
+    return HostCheck("missing" if missing else "unreadable" if unreadable else "differs", "; ".join(problems), fix)
 
 
 def _shared(seen: bool, folder: str, own_problem: str) -> HostCheck:

@@ -16,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
-from xmc_tf.launch.nodes import Nodes
+from xmc_tf.launch.nodes import NodeError, Nodes
 from xmc_tf.launch.rank_proxy import LAUNCHER, NODE
 from xmc_tf.ranks.channels.frames import frame, receive, text_of
 
@@ -153,7 +153,12 @@ class Mpi(Launcher):
                     proxy.settimeout(None)
                     host = text_of(request, "host")
                     self._proxies.append((host, proxy))
-                    self._nodes[host].send(RUN, number=len(self._proxies) - 1, line=text_of(request, "line"))
+                    try:
+                        node = self._nodes[host]
+                    except NodeError:
+                        proxy.close()  # as lose() does: mpiexec sees that the host is lost
+                        continue
+                    node.send(RUN, number=len(self._proxies) - 1, line=text_of(request, "line"))
 
 
 def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:

@@ -22,6 +22,7 @@ _GREET_S = 5.0
 _PATIENCE_S = 3.0  # for the file in the shared folder
 _PIECE, _PIECES = 64 << 10, 16
 _MOST_FILES = 1000
+UNREADABLE = "cannot be read"  # begins what replaces the checksum of such a file
 
 
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def quick_checksum(path: str) -> str | None:
                     stream.seek(number * last // (_PIECES - 1))
                     total.update(stream.read(_PIECE))
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        return f"{UNREADABLE}: {error.strerror}"
     return total.hexdigest()
 
 

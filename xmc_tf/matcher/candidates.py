@@ -131,6 +131,7 @@ class TrainingBatches:
         store = data.store
         rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)
         self.rows, _ = store.windows_of(rows)
+        self.documents_per_window = len(rows) / max(len(self.rows), 1)
         self._data, self._batch, self._seed = data, batch, seed
         self._rank, self._size = rank, size
         self._token_budget = token_budget

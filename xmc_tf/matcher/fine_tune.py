@@ -24,7 +24,7 @@ from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
 
-# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of documents,
+# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of windows,
 # seed of dropout.
 _SIGNATURE = [
     *[tf.TensorSpec([None, None], tf.int32)] * 2, *[tf.TensorSpec([None], tf.int64)] * 2,
@@ -85,7 +85,7 @@ def fine_tune_level(
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
-    started, meter = time.monotonic(), StepMeter(world)
+    started, meter = time.monotonic(), StepMeter(world, batches.documents_per_window)
     dropout_seed = (seed * 1009 + rank) * 64 + level
     stream, quiet_s = batches.stream(position.epoch, position.batch), 2.0 if rank == 0 else 1e9
     with Progress(f"level {level}", total - position.step, "steps", quiet_s) as progress:
@@ -170,7 +170,7 @@ def _make_train_batch(
     encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
     every_node: bool, in_place: FusedRows | None,
 ) -> Callable[..., tf.Tensor]:  # fmt: skip
-    """Return a function that trains on one batch and returns this rank's [loss, documents, tokens, tokens with
+    """Return a function that trains on one batch and returns this rank's [loss, windows, tokens, tokens with
     padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates
     the head's rows while their gradients are computed.
     """
@@ -191,9 +191,9 @@ def _make_train_batch(
         ids: tf.Tensor, mask: tf.Tensor, candidates: tf.Tensor, splits: tf.Tensor, targets: tf.Tensor,
         weights: tf.Tensor, global_count: tf.Tensor, seed: tf.Tensor,
     ) -> tf.Tensor:  # fmt: skip
-        documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
-        # Encoders reject empty batches, but a rank without documents must still take part in the step.
-        empty = tf.maximum(0, 1 - documents)
+        windows, width = tf.shape(ids)[0], tf.shape(ids)[1]
+        # Encoders reject empty batches, but a rank without windows must still take part in the step.
+        empty = tf.maximum(0, 1 - windows)
         ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
         seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
         if params.xla:
@@ -202,7 +202,7 @@ def _make_train_batch(
             width += more
         ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
         with tf.GradientTape() as tape:
-            vectors = encode(ids, seen, seed)[:documents]
+            vectors = encode(ids, seen, seed)[:windows]
             factors = ragged.with_flat_values(weights)
             if every_node:
                 now = None
@@ -216,7 +216,7 @@ def _make_train_batch(
             scaled = optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        counts = [documents, tf.reduce_sum(mask), documents * width]
+        counts = [windows, tf.reduce_sum(mask), windows * width]
         return tf.stack([loss, *(tf.cast(count, tf.float32) for count in counts)])
 
     return train_batch

@@ -97,14 +97,14 @@ class Course(NamedTuple):
 class StepMeter:
     """A meter that collects the counts of steps without waiting for the steps to finish."""
 
-    def __init__(self, communicator: Communicator) -> None:
-        self._communicator = communicator
+    def __init__(self, communicator: Communicator, documents_per_window: float = 1.0) -> None:
+        self._communicator, self._documents_per_window = communicator, documents_per_window
         self._counts: list[tf.Tensor] = []
         self._since, self._sent = time.monotonic(), _sent()
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
-        """Add the counts of a batch on this rank: [loss, documents, tokens, tokens with padding]."""
+        """Add the counts of a batch on this rank: [loss, windows, tokens, tokens with padding]."""
         self._counts.append(counts)
 
     def take(self, batches_per_step: int) -> Course:
@@ -114,7 +114,8 @@ class StepMeter:
         now, sent = time.monotonic(), _sent()
         own = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent]])
         sums = self._communicator.allreduce_array(own)
-        losses, (documents, tokens, cells, wire) = sums[:-4], sums[-4:]
+        losses, (windows, tokens, cells, wire) = sums[:-4], sums[-4:]
+        documents = windows * self._documents_per_window
         seconds = max(now - self._since, 1e-9)
         self._since, self._sent = now, sent
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells

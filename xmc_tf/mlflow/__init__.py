@@ -56,8 +56,9 @@ def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.mode
     from mlflow.types import ParamSchema, ParamSpec
 
     path = Path(path)
-    if path.exists() and any(path.iterdir()):
-        raise InputError(f"{path} is not empty", expected="a new or empty folder", fix="choose another folder")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        problem = f"{path} is not {'empty' if path.is_dir() else 'a folder'}"
+        raise InputError(problem, expected="a new or empty folder", fix="choose another folder")
     path.mkdir(parents=True, exist_ok=True)
     model.save(path / _DATA)
     requirement = f"xmc_tf=={__version__}"

@@ -321,7 +321,8 @@ class Model(ABC):
         if only_labels is not None:
             raise InputError(
                 "an export predicts all labels of its model", received="only_labels",
-                fix="remove the other labels (without_labels), or use xmc-tf serve, where a request can name labels",
+                fix="use xmc-tf serve, where a request can name labels, or remove the other labels from a linear model "
+                "(XRLinear.without_labels)",
             )  # fmt: skip
         return export_model(self.export_parts(), folder, chosen, precision=precision)
 

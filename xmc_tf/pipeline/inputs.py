@@ -156,6 +156,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         encoder_params_of_effort(self.params, self.effort, 1, 1)  # raises errors that do not depend on the data
+        method = self.prediction.ensemble_method
+        if self.params.only_encoder and method not in (None, "transformer-only"):
+            raise InputError(
+                f"--ensemble-method {method} needs rankers, but there are none", received="--only-encoder",
+                fix="leave one of them out",
+            )  # fmt: skip
         if not 0 <= self.seed <= LARGEST_SEED:
             raise InputError(
                 "the seed is out of range",

@@ -51,6 +51,7 @@ def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams,
 
 def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
     """Return the options that affect the result of a level."""
+    params = dataclasses.replace(params, threshold=MatcherParams.threshold)  # kept: existing work folders have it
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 

@@ -220,6 +220,8 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
         raise InputError(f"a table and {', '.join(found)} are mutually exclusive", fix="leave out one of them")
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
+    if len(args.tags or ()) > 1:
+        raise InputError("--tags does not match the model", expected="1 name", received=f"{len(args.tags)}")
     if args.report:
         inputs = {"TABLE": args.table, "-m": args.model_folder, "--vocabulary": args.vocabulary}
         refuse_report("--report", args.report, inputs, force=args.force)

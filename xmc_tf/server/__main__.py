@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the server until Ctrl-C or SIGTERM."""
     arguments = parser().parse_args(argv)
     for name in ("only_topk", "max_topk", "max_batch", "max_waiting", "max_mb", "max_connections"):
-        if getattr(arguments, name) < 1:
-            raise InputError(f"--{name.replace('_', '-')} must be at least 1", received="0")
+        if (number := getattr(arguments, name)) < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1", received=str(number))
     for name in ("timeout", "poll"):
         if not 0 < getattr(arguments, name) <= 86_400:
             raise InputError(f"--{name} must be a number of seconds above 0 and at most 86,400")

@@ -124,7 +124,8 @@ class Client:
                 progress.add(len(answer.labels))
                 if names is not None:
                     for row, row_names in zip(answer.labels.tolist(), answer.names, strict=True):
-                        names.update(zip(row, row_names, strict=True))
+                        named = zip(row, row_names, strict=True)
+                        names.update((label, name) for label, name in named if label >= 0)
         if not labels:
             return csr_matrix((0, about["nr_labels"]), dtype=np.float32)
         return as_matrix(np.concatenate(labels), np.concatenate(scores), about["nr_labels"])

@@ -75,8 +75,9 @@ def check_options(params: Mapping[str, Any]) -> None:
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not (whole and value >= 1) and not (value is None and name == "max_labels"):
             raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=repr(value))
-    if not isinstance(params["threshold"], int | float):
-        raise InputError("threshold is not a number", expected="number from 0 to 1", received=repr(params["threshold"]))
+    threshold = params["threshold"]
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise InputError("threshold is out of range", expected="a number from 0 to 1", received=repr(threshold))
     for name in BLOCKS:
         _block(params, name)
 

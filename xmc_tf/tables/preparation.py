@@ -244,7 +244,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
                 shown = source.done()
     if rows == before == 0:
         raise InputError(f"{source.name} has no rows", expected="one document per row")
-    writer.commit("all")
+    writer.commit("all", rows)
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:
@@ -254,7 +254,8 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> N
     bad = sum(reasons.values())
     if not bad:
         return
-    total = bad + store.count()
+    # Several rows may be one document. Data sets of earlier versions lack the number of rows.
+    total = store.meta("rows") or bad + store.count()
     unreadable = bad - sum(reasons[reason] for reason in (NO_TEXT, NO_LABEL))
     first = one("SELECT line, reason, start FROM bad_rows ORDER BY rowid LIMIT ?", (_SHOWN,)).fetchall()
     listed = "; ".join(f"line {line:,}: {reason}: {start[:40]!r}" for line, reason, start in first)

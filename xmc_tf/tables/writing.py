@@ -74,7 +74,7 @@ def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
     names: dict[str, str] = {}
     for identifier, name in found:
         one = " ".join(name.split())
-        if not one or one in seen:
+        while not one or one in seen:
             one = f"{one} ({identifier})".strip()
         if identifier in names:
             raise InputError(f"{path} names {identifier!r} twice"[:120], expected="one line for each label")
@@ -158,8 +158,8 @@ class RowWriter:
             self._documents[name] = document
         return document
 
-    def commit(self, rows_read: int | str) -> None:
-        """Commit all rows added since the last commit, with the total number of rows read."""
+    def commit(self, rows_read: int | str, rows: int | None = None) -> None:
+        """Commit all rows added since the last commit, with the number of rows read ("all": then ``rows`` is given)."""
         with self._store.writing() as write:
             new = self._new_documents
             write.executemany("INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", new)
@@ -177,7 +177,7 @@ class RowWriter:
                     "UPDATE labels SET documents = counted.n FROM "
                     "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
                 )
-            about: dict[str, Any] = {"rows_read": rows_read, "test_from": self._test_from}
+            about: dict[str, Any] = {"rows_read": rows_read, "rows": rows, "test_from": self._test_from}
             if rows_read == "all" and self._names is not None:
                 about["label_ids"] = {key: name for key, name in self._names.items() if name in self._labels}
             self._store.put_meta(about)

@@ -251,9 +251,9 @@ class LabelTree:
             LabelTree(1 > 5)
 
         Args:
-            level: the level whose nodes become the root's children.
+            level: the level whose nodes become the root's children, at least 1.
         """
-        self._check(level, self.depth)
+        self._check(level, self.depth, first=1)
         first = np.array([0, self.level_sizes[level]])
         if level == self.depth:  # the labels of a cluster are in ascending order
             return type(self)(splits=(first,), labels=np.arange(self.nr_labels))
@@ -291,9 +291,9 @@ class LabelTree:
             orders.append(indices[starts + np.arange(starts.size)].astype(np.int64))
         return cls(splits=tuple(splits), labels=orders[-1], node_order=tuple(orders[:-1]))
 
-    def _check(self, level: int, last: int, node: int = 0) -> None:
-        if not 0 <= level <= last:
-            raise InputError("the tree has no such level", expected=f"0 to {last}", received=str(level))
+    def _check(self, level: int, last: int, node: int = 0, first: int = 0) -> None:
+        if not first <= level <= last:
+            raise InputError("the tree has no such level", expected=f"{first} to {last}", received=str(level))
         size = self.level_sizes[level]
         if not 0 <= node < size:
             problem = f"level {level} of the tree has no node {node}"

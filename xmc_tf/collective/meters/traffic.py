@@ -47,19 +47,21 @@ class TrafficSummaries(keras.callbacks.Callback):
     def __init__(self, logdir: str) -> None:
         super().__init__()
         self._writer = tf.summary.create_file_writer(str(logdir))
-        self._steps = 0
+        self._batches = 0
         self._before: dict[str, int] = {}
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._steps, self._before = 0, bytes_sent()
+        self._batches, self._before = 0, bytes_sent()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._steps = batch + 1
+        self._batches = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        optimizer = self.model.optimizer
+        per_step = getattr(optimizer, "batches_per_step", getattr(optimizer, "gradient_accumulation_steps", None)) or 1
         with self._writer.as_default():
             for kind, sent in bytes_sent().items():
                 new = sent - self._before.get(kind, 0)
                 tf.summary.scalar(f"bytes sent/{kind}", new, step=epoch)
-                tf.summary.scalar(f"bytes sent per step/{kind}", new / max(self._steps, 1), step=epoch)
+                tf.summary.scalar(f"bytes sent per step/{kind}", new * per_step / max(self._batches, 1), step=epoch)
         self._writer.flush()

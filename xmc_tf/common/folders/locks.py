@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,8 @@ from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.invocation import command_name
 
 _LOG = logging.getLogger(__name__)
-_held: set[Path] = set()
+_held: Counter[Path] = Counter()  # number of holders in this process
+_locks: dict[Path, tuple[Path, int, list[Path]]] = {}
 _held_guard = threading.Lock()
 _LONGEST_RECORD = 4096
 
@@ -37,17 +39,20 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder, which need not exist. A process may hold the same lock more than once."""
+    """Hold the lock of a folder, which need not exist. A process may hold the same lock more than once, also in
+    several threads; the last holder releases it."""
     folder = Path(folder).resolve()
     with _held_guard:
-        handle = None if folder in _held else _acquire(folder)
-        _held.add(folder)
+        if not _held[folder]:
+            _locks[folder] = _acquire(folder)
+        _held[folder] += 1
     try:
         yield
     finally:
-        if handle is not None:
-            _held.discard(folder)
-            _release(*handle)
+        with _held_guard:
+            _held[folder] -= 1
+            if not _held[folder]:
+                _release(*_locks.pop(folder))
 
 
 def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:

@@ -113,7 +113,8 @@ class GivenFlags(argparse.Namespace):
     def refuse(self, *names: str, where: str, fix: str = "") -> None:
         """Raise InputError if a flag in ``names`` is given but has no effect ``where``, such as "with --model"."""
         if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
-            raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
+            fix = fix or f"leave out {' and '.join(found)}"
+            raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix)
 
     def only_given(self) -> argparse.Namespace:
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})

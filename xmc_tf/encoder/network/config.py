@@ -117,8 +117,7 @@ class EncoderConfig:
         def whole(name: str, least: int = 1) -> int:
             number = value(name)
             if type(number) is not int or not least <= number < 1 << 31:
-                expected = "a whole number" + (" above 0" if least else "")
-                raise _misfit(where, _name_in_file(kind, name), expected, number)
+                raise _misfit(where, _name_in_file(kind, name), f"a whole number of at least {least}", number)
             return number
 
         def real(name: str) -> float:

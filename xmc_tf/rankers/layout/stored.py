@@ -38,6 +38,8 @@ from xmc_tf.rankers.kernels.layout import SHARE, VERSION, Chunks, fill, measure,
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.query_arrays import sparse_arrays
 
+_FIX = "copy the model again from where it is intact, or train it again"
+
 
 class ChunkTable(NamedTuple):
     """Number of rows, number of words and checksum of each chunk."""
@@ -264,7 +266,10 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
         alone = not any("W.npz" in one for one in header["made_from"])
         return StoredSearch(here, header["nr_weights"], header["nr_sparse"], header["nr_dense"], table, words, alone)
     except (InputError, OSError, KeyError, ValueError) as error:
-        warn_of_damage(here, error.problem if isinstance(error, InputError) else str(error))
+        problem = error.problem if isinstance(error, InputError) else str(error)
+        if not any((folder / "ranker").glob("*.model/W.npz")):
+            raise InputError(f"{problem}; the model has no other copy of its weights", fix=_FIX) from None
+        warn_of_damage(here, problem)
         return None
 
 
@@ -272,7 +277,7 @@ def damaged(folder: Path) -> InputError:
     """Return the error for a damaged layout that is the model's only copy of the weights."""
     return InputError(
         f"{folder} is damaged: its content has changed since it was saved", expected="the checksums in it",
-        received="other checksums", fix="copy the model again from where it is intact, or train it again",
+        received="other checksums", fix=_FIX,
     )  # fmt: skip
 
 

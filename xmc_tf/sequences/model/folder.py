@@ -77,13 +77,17 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
                 fix="copy the model again",
             )
         variable.assign(value)
-    names = (folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
-    if len(names) != model.nr_items:
+    return model, run_on_all_ranks(world, lambda: _read_names(folder / ITEMS, model.nr_items))
+
+
+def _read_names(path: Path, nr_items: int) -> list[str]:
+    names = path.read_bytes().decode(errors="replace").split("\n")[:-1]
+    if len(names) != nr_items:
         raise InputError(
-            f"{folder / ITEMS} does not fit {HEADER}", expected=f"{model.nr_items:,} names", received=f"{len(names):,}",
+            f"{path} does not fit {HEADER}", expected=f"{nr_items:,} names", received=f"{len(names):,}",
             fix="copy the model again",
         )  # fmt: skip
-    return model, names
+    return names
 
 
 def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:

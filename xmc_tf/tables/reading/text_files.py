@@ -101,8 +101,8 @@ def text_encoding(path: Path, given: str | None = None) -> str:
 
 
 def encoding_of(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file; gzipped files must be UTF-8."""
-    return "utf-8-sig" if is_packed(path) else text_encoding(path, given)
+    """Return the encoding of a file; that of a gzipped file is UTF-8 unless it is given."""
+    return "utf-8-sig" if is_packed(path) and not given else text_encoding(path, given)
 
 
 def _checked(given: str) -> str:
