@@ -342,7 +342,7 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     with gzip.open(path, "wb") as file:
         for _ in range(64):
             file.write(b'{"text": "' + b"a" * 1_000_000 + b'", "label": "b"}\n')
-    with pytest.raises(InputError, match="unpacked to more than 100 times its size"):
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
         prepare(path, tmp_path / "out.sqlite")
 
 

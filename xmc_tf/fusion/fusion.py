@@ -90,9 +90,11 @@ class Fusion:
         right = _is_right(found, truth)
         features = candidate_features(found, np.log1p(elsewhere))
         known = elsewhere > 0
-        # If rare labels were dropped from the data, a label with fewer documents elsewhere than any label has in total is
-        # certain to be right somewhere in the fold. Answers for new documents have no such labels.
+        # If rare labels were dropped from the data, a label with even fewer documents elsewhere is right in its fold,
+        # and teaches that rare labels are right. Where most labels are equally frequent, few others are left.
         typical = known & (elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1))
+        if 2 * right[typical].sum() < right[known].sum():
+            typical = known
         weights = _fitted(features[typical], right[typical], DEFAULT_WEIGHTS)
         # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
         # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
