@@ -4,7 +4,6 @@ import codecs
 import gzip
 import io
 import logging
-import os
 import zlib
 from pathlib import Path
 from typing import IO, Any, cast
@@ -16,7 +15,7 @@ _PIECE = 1 << 20
 _MOST_STRAY = 0.05  # share of the characters outside ASCII that may be damaged in UTF-8
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LINES, _LONGEST_LINE = 20, 1 << 20  # by which a format is detected
-_LARGEST_RATIO, LEAST_BOMB = 100, 1 << 28
+_LARGEST_RATIO, LEAST_BOMB = 100, 1 << 26
 
 
 class _Unpacked(gzip.GzipFile):
@@ -35,7 +34,8 @@ class _Unpacked(gzip.GzipFile):
         try:
             content = cast(bytes, read(*size))
             self._unpacked = getattr(self, "_unpacked", 0) + len(content)
-            if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
+            packed = cast(IO[bytes], self.fileobj).tell()  # bytes that have been read
+            if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * packed):
                 raise InputError(
                     f"{self.name!s} unpacks to more than {_LARGEST_RATIO} times its size",
                     expected="texts, which gzip compresses to about a tenth",
