@@ -212,7 +212,8 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
         with pytest.raises(InputError) as error:
             load("somebody/unknown", cache_dir=str(tmp_path))
         said = str(error.value)
-        assert f"there is no {part} 'somebody/unknown': HF_HUB_OFFLINE is set" in said
+        assert f"there is no {part} 'somebody/unknown': it is not a folder" in said
+        assert "cannot be downloaded because HF_HUB_OFFLINE is set" in said
         assert "hf download somebody/unknown" in said
 
 

@@ -51,7 +51,7 @@ class ShardedVariable(ResourceVariable):
 
     @property
     def device(self) -> str:
-        """The device. Without it, TensorFlow would read all rows on the ids' device instead of looking them up."""
+        """The CPU; if it equaled the device of the ids (often ""), ``embedding_lookup_sparse`` would read all rows."""
         return "/device:CPU:0"
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
@@ -166,7 +166,7 @@ def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:
 
 @contextmanager
 def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
-    """Use a ``tf.variable_creator_scope`` also in each ``tf.Graph`` that is entered within the block."""
+    """Apply a variable creator in every ``tf.Graph`` that is entered within the block."""
     original = tf.Graph.as_default
 
     @contextmanager

@@ -6,7 +6,7 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def release_freed_memory() -> None:
-    """Give freed memory that the C library still holds back to the system. Call this before writing large files."""
+    """Make the C library return freed memory to the operating system; call this before writing large files."""
     if _TRIM is not None:
         _TRIM(0)
 

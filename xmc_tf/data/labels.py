@@ -68,7 +68,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
             raise _unknown(what, names, nr_labels, repr(label)[:_SHOWN])
         chosen.update(found)
     if not chosen:
-        raise InputError("no labels are given to predict", expected="at least one label name or number")
+        raise InputError("the list of labels to predict is empty", expected="at least one label name or number")
     return np.array(sorted(chosen), np.int64)
 
 

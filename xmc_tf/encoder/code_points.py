@@ -130,7 +130,7 @@ def tokenizer_with(**parts: Any) -> Tokenizer:
 
 
 def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
-    """Return the replacement of each code point by a function that splits a text into words; None means unchanged."""
+    """Return, for each code point, the output of a function that splits texts into words; None if it is unchanged."""
     # Calling the library for every character makes the graph agree with it even if the versions of Unicode differ.
     outputs: list[str | None] = [None] * NR_CODE_POINTS
     points = [ord(character) for character in every_character()]

@@ -125,13 +125,13 @@ class EncoderSource:
                 received=_first_line(error),
                 fix="copy the whole folder again",
             )
-        offline = "HF_HUB_OFFLINE is set, and " if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
+        why = " because HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
         return InputError(
-            f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, and not downloadable",
+            f"there is no {self.part} {self.name!r}: it is not a folder, not cached, and cannot be downloaded{why}",
             expected="a folder, or a name on the hub",
             received=_first_line(error),
-            fix=f"on a machine with a network run: hf download {self.name} --local-dir FOLDER; copy FOLDER here and "
-            "use it instead of the name",
+            fix=f"on a machine with network access, run: hf download {self.name} --local-dir FOLDER; copy FOLDER here "
+            "and use it instead of the name",
         )
 
 
@@ -172,8 +172,8 @@ def _unavailable(name: str, reason: str) -> InputError:
         f"--model-shortcut {name}: the encoder is not available",
         expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
         received=reason,
-        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it "
-        "instead of the name",
+        fix=f"on a machine with network access, run: hf download {name} --local-dir FOLDER; copy FOLDER here and "
+        "use it instead of the name",
     )
 
 

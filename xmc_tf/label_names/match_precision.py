@@ -49,7 +49,7 @@ class MatchCounts(NamedTuple):
 
 
 def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents: np.ndarray) -> MatchCounts:
-    """Count the matches in training documents."""
+    """Count matches, and those in documents with the label, for each name and grade and for similar names."""
     nr_names = len(index.labels)
     known, kinds = documents[index.labels] > 0, kinds_of_names(index)
     cells = found.names.astype(np.int64) * NR_GRADES + found.grades

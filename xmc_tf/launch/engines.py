@@ -30,7 +30,7 @@ def default_controller() -> Controller:
 
 
 def check_installed(controller: Controller) -> None:
-    """Check that the package that connects the ranks is installed: Horovod, or mpi4py with ``mpiexec``."""
+    """Check that the package that connects the ranks is installed: Horovod for "gloo", mpi4py otherwise."""
     package, name, fix = "mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"
     if controller == "gloo":
         package, name = "horovod", "Horovod"
@@ -96,7 +96,7 @@ class Gloo(Launcher):
 
 
 class Mpi(Launcher):
-    """MPI: mpiexec starts proxies for the ranks and Open MPI's daemons on other hosts; nodes start the processes."""
+    """The MPI launcher: mpiexec starts proxies, which ask the node process on each host to start daemons and ranks."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
         super().__init__()

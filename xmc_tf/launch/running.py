@@ -80,7 +80,7 @@ class RankState:
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:
-    """Return the rank that failed first: one killed by a signal, otherwise the one with the earliest last line."""
+    """Return the first rank killed by one of _NEVER_CONSEQUENCES, else the one with the earliest last line or loss."""
 
     def order(state: RankState) -> tuple[bool, float]:
         killed = state.status is not None and -state.status in _NEVER_CONSEQUENCES

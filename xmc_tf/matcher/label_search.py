@@ -137,7 +137,7 @@ def name_of_head(level: int) -> str:
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Load the last fine-tuned level of a PECOS model under one root, because PECOS does not store the levels above."""
+    """Load the last fine-tuned level of a PECOS model as children of the root: PECOS stores no levels above it."""
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding

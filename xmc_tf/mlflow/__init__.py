@@ -1,7 +1,7 @@
 """Save, log and load xmc_tf models in MLflow, as a flavor of their own and as Python functions.
 
-    >>> import xmc_tf.mlflow
-    >>> xmc_tf.mlflow.log_model(model, "subjects")
+    >>> import mlflow, xmc_tf.mlflow
+    >>> xmc_tf.mlflow.log_model(model, "subjects", registered_model_name="subjects")
     >>> mlflow.pyfunc.load_model("models:/subjects/1").predict(["climate change and forests"])
 
 This module needs ``pip install mlflow`` (or ``mlflow-skinny``).

@@ -56,7 +56,7 @@ class TfidfParams(Params):
     piece_weight: float | None = param_field(
         None, above=0, high=10,
         help="weight of pieces relative to words (default: 0.5; 0.7 in languages that write compounds as one word; 0.2 "
-        "less for texts of more than 40 words)",
+        "less if the texts average more than 40 words)",
     )  # fmt: skip
 
     @property

@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 30
 
 
 class Communicator(ABC):
-    """The interface for communication between ranks. Backends implement four collectives for limited amounts of bytes.
+    """The interface for communication between ranks; backends implement four collectives for up to CHUNK_BYTES bytes.
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order.
     """

@@ -136,7 +136,7 @@ class ReportInputs:
 
     @property
     def nr_documents(self) -> int:
-        """The number of documents."""
+        """The number of documents, which are the rows of the true labels."""
         return int(self.truth.shape[0])
 
     @property

@@ -74,7 +74,7 @@ def runs_of(store: TableStore) -> list[Run]:
 
 
 def run_of(store: TableStore, number: int) -> Run:
-    """Return the run with this number."""
+    """Return the run with this number, or raise InputError if the data set has no such run."""
     row = None
     if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()

@@ -385,7 +385,7 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CONSTRAINT")):
         return InputError(
             f"{path} is in use: another command is writing to it ({error})",
-            expected="one command at a time that writes to a data set",
+            expected="only one command writing to a data set at a time",
             fix="wait until the other command has ended, or give another database",
         )
     return InputError(

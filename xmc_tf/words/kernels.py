@@ -77,7 +77,7 @@ def keys_of_words(letters, ends):
 def lemma_key(letters, begin, end, lexicon):
     """Return the key of a word's lemma, and its source.
 
-    The source is the number of the lemma, ``OWN`` for the word itself, or ``OWN - 1 - number`` of an ending.
+    The source is the number of the lemma, ``OWN`` for the word itself, or ``OWN - 1 - n`` if ending n produced it.
     """
     key = word_key(letters, begin, end)
     if lexicon.lemma_of.shape[0] == 0 and lexicon.endings.shape[0] == 0:

@@ -112,7 +112,7 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local row numbers of flat hashes that this rank owns. Training adds ids, which may get rows."""
+        """Return the local rows of this rank's hashes (1-D); training adds ids and assigns rows to admitted ones."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:

@@ -23,7 +23,7 @@ HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
-    """Raised for ids out of range. A ValueError passes through TensorFlow and arrives as an InvalidArgumentError."""
+    """Raised for ids out of range: a ValueError and, as TensorFlow converts those in ops, an InvalidArgumentError."""
 
 
 @contextmanager

@@ -233,7 +233,7 @@ def choose_route(
 
 
 def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tuple[float, float, float]:
-    """Count the distinct rows, the groups, and the pairs of this batch whose rows belong to other ranks."""
+    """Count the distinct rows, (example, owner) groups and pairs of this batch whose rows belong to other ranks."""
     owners = np.searchsorted(table.partition.bounds[1:-1], ids, side="right")
     away = owners != table.rank
     groups = np.unique(instances[away].astype(np.int64) * table.size + owners[away])
@@ -241,9 +241,9 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
 
 
 def _expected(table: ShardedTable, ids: DenseOrRagged) -> tuple[float, float, float] | None:
-    """Return the expected numbers of rows, groups and pairs for uniformly drawn ids, or None for unknown shapes."""
+    """Return the rows, (example, owner) groups and pairs expected on other ranks for uniform ids, or None."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
-        return None
+        return None  # the shape is unknown
     batch, each = ids.shape
     others = (table.size - 1) / table.size
     rows = table.rows * (1.0 - (1.0 - 1.0 / table.rows) ** (batch * each))

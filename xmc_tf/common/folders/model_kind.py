@@ -10,12 +10,12 @@ _LARGEST = 1 << 24  # bytes of a parameter file
 
 
 def model_kind(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear", or "" without readable metadata (loading the model reports this)."""
+    """Return "XTransformer" or "XLinear", or "" if params.json is damaged or neither it nor param.json exists."""
     try:
         if (folder / "params.json").exists():
             return str(read_unchanged_json(folder / "params.json").get("model", ""))
         if (folder / "param.json").exists():
-            return FINE_TUNED if pecos_class(folder) == FINE_TUNED else LINEAR
+            return FINE_TUNED if pecos_class(folder) == FINE_TUNED else LINEAR  # also if param.json is damaged
     except (InputError, OSError):
         pass  # loading the model reports it
     return ""

@@ -53,9 +53,9 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yield a folder to fill. If the block succeeds, its files replace xmc_tf's older files in ``path``; others stay.
+    """Yield a folder to fill; if the block succeeds, its files replace xmc_tf's older files in ``path``, and no others.
 
-    Inside another folder that is being filled, it is ``path`` itself: only the outermost folder is staged and renamed.
+    If ``path`` is in a folder that is being filled, yield ``path`` itself: only the outermost is staged and renamed.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ class LinearParts:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {size}, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the whole model, including its vectorizer, so that the pickle does not depend on the model folder."""
+        """Pickle the vectorizer too, so that prediction needs no folder; training data and documents are left out."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
         return state | {"own_tfidf": self.tfidf if self.reads_text else None}
 

@@ -171,7 +171,7 @@ class SearchWriter:
         self._file.close()
 
     def add(self, table: ChunkTable, words: np.ndarray) -> None:
-        """Append chunks."""
+        """Write the words of more chunks to the file, and keep their table, which ``finish`` writes."""
         self._parts.append(table)
         content = np.ascontiguousarray(words).view(np.uint8).data
         self._crc = zlib.crc32(content, self._crc)
