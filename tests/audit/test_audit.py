@@ -123,5 +123,5 @@ def test_no_label_is_known(collection, model):
 
 
 def test_names_of_documents_must_fit(collection, model):
-    with pytest.raises(InputError, match="names of the documents"):
+    with pytest.raises(InputError, match="number of document names"):
         model.audit(collection.texts, collection.labels, documents=["one"])

@@ -78,7 +78,7 @@ def test_ranks_with_different_documents_raise_an_error(tokenizer, tmp_path):
         return tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator)
 
     for error in on_ranks(3, work):
-        assert "rank 2 has different documents" in str(error)
+        assert "of rank 2 differ from those of rank 0" in str(error)
 
 
 def test_a_rank_that_cannot_write_is_named_by_all(tokenizer, tmp_path, monkeypatch):

@@ -181,15 +181,14 @@ def test_labels_whose_only_document_is_held_out_say_nothing():
 
 
 def test_labels_that_lose_documents_below_the_minimum_do_not_make_rare_labels_look_good():
-    # Labels are drawn with equal probabilities, so the number of documents says nothing, but labels with fewer than
-    # three were dropped.
+    # Labels are equally probable, so their numbers of documents say nothing, but those with less than three were dropped.
     rng = np.random.default_rng(0)
-    drawn = csr_matrix((rng.random((2000, 400)) < 0.002).astype(np.float32))
+    drawn = csr_matrix((rng.random((4000, 400)) < 0.0015).astype(np.float32))
     Y = drawn[:, np.flatnonzero(np.bincount(drawn.indices, minlength=400) >= 3)]
     held_out = csr_matrix(Y[:400])
     scores = csr_matrix(np.clip(0.2 + held_out.toarray() * 0.2 + rng.normal(0, 0.1, held_out.shape), 0.01, 0.99))
     learned = Fusion.learn(scores.astype(np.float32), None, held_out, Y, fold_sizes=[400])
-    assert abs(learned.weights[NAMES.index("documents")]) < 0.3
+    assert abs(learned.weights[NAMES.index("documents")]) < 0.15
 
 
 def test_held_out_documents_do_not_repeat():

@@ -94,7 +94,7 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
 )
 def test_what_connects_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):
     monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=f"{missing}, which is not installed") as error:
+    with pytest.raises(InputError, match=f"{missing} is not installed") as error:
         launch.main(["--np", "2", "--controller", controller, "-m", "x"])
     assert fix in str(error.value)
 

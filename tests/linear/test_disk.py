@@ -181,7 +181,7 @@ DAMAGE = {
         lambda m: edit(m / ONE / "param.json", pred_kwargs={"post_processor": "softmax"}),
         [f"{ONE}/param.json: pred_kwargs: post_processor", "softmax"],
     ),
-    "compiled": (lambda m: edit(m / "ranker/param.json", is_mmap=True), ["ranker/param.json", "memory map", "W.npz"]),
+    "compiled": (lambda m: edit(m / "ranker/param.json", is_mmap=True), ["ranker/param.json", "memory-map", "W.npz"]),
 }
 
 

@@ -103,7 +103,7 @@ def test_a_whole_tree_is_left_as_it_is():
 def test_matrices_that_do_not_fit():
     with pytest.raises(InputError, match=r"matrix 2 .* does not fit the labels\n.*39 rows\n.*40 × 12"):
         whole_chain(CHAIN, 39, RankerParams())
-    with pytest.raises(InputError, match=r"matrix 0 .* does not fit the next\n.*12 rows\n.*3 × 1"):
+    with pytest.raises(InputError, match=r"matrix 0 .* does not fit the next matrix\n.*12 rows\n.*3 × 1"):
         whole_chain([CHAIN[0], CHAIN[2]], 40, RankerParams())
 
 

@@ -115,10 +115,10 @@ def test_user_negatives_reach_the_parents_and_all_above():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({1: csr_matrix((3, 4))}, ["1 levels above", "2 columns", "4 columns"]),
+        ({1: csr_matrix((3, 4))}, ["height 1", "2 columns", "4 columns"]),
         ({0: csr_matrix((3, 2))}, ["4 columns", "2 columns"]),
-        ({3: csr_matrix((3, 1))}, ["3 levels above", "0 to 2"]),
-        ({0: csr_matrix((3, 4)), 1: csr_matrix((5, 2))}, ["same documents", "3, 5"]),
+        ({3: csr_matrix((3, 1))}, ["height 3", "from 0 (labels) to 2"]),
+        ({0: csr_matrix((3, 4)), 1: csr_matrix((5, 2))}, ["number of rows", "3, 5"]),
     ],
 )
 def test_user_negatives_that_do_not_fit(given, words):

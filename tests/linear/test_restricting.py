@@ -66,7 +66,7 @@ def test_the_folder_stays_as_it_is_and_a_saved_model_stays_restricted(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ([], "no labels"),
+        ([], "is empty"),
         ([23], "label 23 does not exist(.|\n)*from 0 to 22"),
         ([-1], "label -1"),
         ([0.5], "whole numbers"),

@@ -99,7 +99,7 @@ def test_the_report_has_all_predictions_and_its_own_texts(files, capsys):
         ("-y y.npz -p a.npz --train-labels wide.npz", "12 columns"),
         ("-y y.npz -p a.npz b.npz --tags one", "2 names"),
         ("-y y.npz -p a.npz -t labels.txt", "-t is only used for a report"),
-        ("-y y.npz -p a.npz -t labels.txt --report out", "the texts do not fit"),
+        ("-y y.npz -p a.npz -t labels.txt --report out", "wrong number of texts"),
         ("-y y.npz -p a.npz --ensemble average", "at least 2"),
         ("-y y.npz -p a.npz --labels short.txt", "12 lines"),
         ("-y y.npz -p a.npz --train-labels trn.npz --propensity-b -2", "parameter B"),

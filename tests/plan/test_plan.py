@@ -177,8 +177,8 @@ def test_a_training_says_what_it_needs_and_what_the_machine_lacks(tmp_path, capl
     estimate, memory, disk = (record.getMessage() for record in caplog.records)
     assert "on the disk" in estimate
     assert "the stage rankers needs about" in memory
-    assert "only 1.0 GB are available" in memory
-    assert "18.4 GB on the disk, but only 1.0 GB are free" in disk
+    assert "only 1.0 GB is available" in memory
+    assert "18.4 GB on the disk, but only 1.0 GB is free" in disk
     caplog.clear()
     summary.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
     assert not caplog.records

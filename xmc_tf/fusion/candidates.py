@@ -29,7 +29,7 @@ class LabelCandidates(NamedTuple):
 
     @property
     def worth(self) -> np.ndarray:
-        """The worth of each candidate's mention, as float64; 0 for candidates that are not mentioned."""
+        """The estimated precision of the name match that mentions each candidate, as float64; 0 if not mentioned."""
         return np.asarray(self.mentions.worth[self.mention], np.float64)
 
 

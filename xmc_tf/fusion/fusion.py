@@ -28,6 +28,7 @@ from xmc_tf.label_names import Mentions
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
+_MOST_OF = 0.8  # of the right candidates
 _BEST = 5  # best labels of a document, whose calibration is measured
 _FEWEST_RIGHT = 10  # right labels without documents that are enough to learn how often such labels are right
 _PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to those of others
@@ -91,9 +92,9 @@ class Fusion:
         features = candidate_features(found, np.log1p(elsewhere))
         known = elsewhere > 0
         # If rare labels were dropped from the data, a label with even fewer documents elsewhere is right in its fold,
-        # and teaches that rare labels are right. Where most labels are equally frequent, few others are left.
+        # and teaches that rare labels are right. If labels are equally frequent, few others are left.
         typical = known & (elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1))
-        if 2 * right[typical].sum() < right[known].sum():
+        if right[typical].sum() < _MOST_OF * right[known].sum():
             typical = known
         weights = _fitted(features[typical], right[typical], DEFAULT_WEIGHTS)
         # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
