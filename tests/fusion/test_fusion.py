@@ -181,7 +181,7 @@ def test_labels_whose_only_document_is_held_out_say_nothing():
 
 
 def test_labels_that_lose_documents_below_the_minimum_do_not_make_rare_labels_look_good():
-    # Labels are equally probable, so their numbers of documents say nothing, but those with less than three were dropped.
+    # Labels are equally probable, so their numbers of documents say nothing, but rare ones were dropped.
     rng = np.random.default_rng(0)
     drawn = csr_matrix((rng.random((4000, 400)) < 0.0015).astype(np.float32))
     Y = drawn[:, np.flatnonzero(np.bincount(drawn.indices, minlength=400) >= 3)]
