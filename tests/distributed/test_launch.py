@@ -18,5 +18,5 @@ def test_a_hanging_rank_is_stopped_at_the_time_limit():
     run = mpiexec("trouble.py", "hang", timeout=1, check=False, during=remember)
     assert run.returncode is None
     assert len(seen) == 2
-    assert not any(is_running(pid) for pid in seen)
+    wait_for(lambda: not any(is_running(pid) for pid in seen), what="the end of both ranks")
     assert "time limit" in run.describe()
