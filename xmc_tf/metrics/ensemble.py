@@ -14,7 +14,7 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
     """Combine several predictions into one with the labels of all of them; rows are sorted by descending score.
 
     ``average`` is the mean score, where missing labels count as 0, so scores must not be negative. ``root_average`` is
-    the square of the mean square root, which counts agreement more. ``rank_average`` is the mean of points: the first
+    the square of the mean square root, which favours agreement. ``rank_average`` is the mean of points: the first
     label gets as many as the longest list has labels, and each further label one less. ``sigmoid_average`` and
     ``softmax_average`` first apply the function to each document's scores. ``round_robin`` takes the first label of
     each prediction, then the second of each, and so on.

@@ -74,7 +74,8 @@ class BlendedSearch:
             some = tf.where(beam.nodes >= 0)
             at = tf.stack([tf.cast(some[:, 0], tf.int32), tf.gather_nd(beam.nodes, some)], axis=1)
             scores = tf.gather_nd(beam.scores, some)
-            total = tf.tensor_scatter_nd_add(total, at, (tf.sqrt(scores) if roots else scores) / len(beams))
+            scores = tf.sqrt(tf.maximum(scores, 0.0)) if roots else scores
+            total = tf.tensor_scatter_nd_add(total, at, scores / len(beams))
             there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
         total = tf.square(total) if roots else total
         nodes = tf.broadcast_to(tf.range(self._rows.shape[0]), shape)
