@@ -119,7 +119,7 @@ def _overview(program: str, group: str = "") -> str:
 
 
 def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
-    """Return one line for each command in a group. Without a group, a group such as ``labels`` has one line."""
+    """Return the help line of each command in ``group`` or, if that is empty, of each command and subgroup."""
     if group:
         return {name: about for name, (_, about) in commands.items() if name.startswith(f"{group} ")}
     found = {}
@@ -131,7 +131,7 @@ def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
 
 
 def _refuse(program: str, command: str) -> NoReturn:
-    """Suggest the most similar command, and exit with status 2."""
+    """Print that there is no such command, suggest a similar one, and exit with status 2."""
     import difflib
 
     # People also try the names of the modules.
@@ -146,7 +146,7 @@ def _refuse(program: str, command: str) -> NoReturn:
 
 
 def _print(text: str) -> None:
-    """Print without an error if the pipe is closed early, for example by ``head``."""
+    """Print a text. It is not an error if the reader closes the pipe early, as ``head`` does."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

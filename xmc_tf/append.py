@@ -47,13 +47,13 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--new-labels", action="store_true", help="also add labels that are new to the model")
     out.add_argument(
         "--exact", action="store_true",
-        help="retrain each changed cluster on all its documents, as a full training does; slower: many documents "
-        "change all clusters",
+        help="retrain each changed cluster on all its documents, as a full training does; slow if the documents "
+        "change many clusters",
     )  # fmt: skip
     out.add_argument(
         "--accepted", metavar="FILE",
-        help="findings.csv of xmc-tf audit: correct the labels of TABLE by the accepted findings, instead of "
-        "appending its documents",
+        help="findings.csv of xmc-tf audit: apply its accepted findings to the labels of TABLE, instead of "
+        "appending the documents",
     )  # fmt: skip
     add_threads(out, "-n")
     add_label_options(add_reading_options(out))

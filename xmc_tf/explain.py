@@ -28,7 +28,7 @@ The post-processor (-pp in training) turns the sum into a score, which is combin
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
     out.add_argument("text", nargs="?", metavar="TEXT", help="the document; -: standard input")
-    out.add_argument("-q", "--query", metavar="TEXT", help="same as TEXT; give one of the two")
+    out.add_argument("-q", "--query", metavar="TEXT", help="the document, as an alternative to TEXT")
     add_model(out, required=True)
     add = out.add_argument
     add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")

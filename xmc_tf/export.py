@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.export``: export a model as a SavedModel for TensorFlow Serving."""
+"""``python -m xmc_tf.export``: export a model as a SavedModel for TensorFlow Serving, or for ONNX Runtime."""
 
 import argparse
 import logging
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests, or to measure with -y")
     add(
         "-y", "--label-path", metavar="FILE",
-        help="labels of the texts; prints the precision of the model and of the export",
+        help="true labels of the texts, to measure the precision of the model and of the export",
     )  # fmt: skip
     add("--warmup", type=whole, default=_WARMUP, metavar="INT", help="number of warm-up requests")
     add_verbosity(out)

@@ -89,11 +89,11 @@ def _add_text(command: argparse.ArgumentParser) -> None:
     add("--text-pos", type=whole, default=1, metavar="INT", help="number of the field that contains the text, from 0")
     add(
         "--maxsplit", type=whole, default=-1, metavar="INT",
-        help="maximum number of tabs that separate fields, for texts that contain tabs; -1: no limit",
+        help="maximum number of tabs at which to split a line, for texts that contain tabs; -1: no limit",
     )  # fmt: skip
     add(
         "--from-file", type=truth, default=False, metavar="true/false",
-        help="lines are texts without other fields; the file is not loaded into memory",
+        help="lines are texts without other fields; the file is not loaded into memory; no effect with -y or -r",
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> None:
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
         raise InputError(
-            "the number of labels is not known", expected="with -y or -r, also -l: a file with one line per label",
+            "the number of labels is not known: -y and -r need -l", expected="a file with one line per label",
             fix="add -l labels.txt",
         )  # fmt: skip
     Y = R = None

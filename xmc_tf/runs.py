@@ -112,7 +112,7 @@ def _print(text: str) -> None:
 
 
 def list_text(runs: Sequence[Run]) -> str:
-    """Return a table of all runs, newest last, with the best value of each metric marked."""
+    """Return a table of the runs, in the given order, with the best value of each metric marked."""
     if not runs:
         return "no runs yet: xmc-tf train DATA -m model records one"
     measures = [name for name in _MEASURES if any(name in run.metrics for run in runs)]

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.train``: train an XR-Transformer from texts and labels, in one process or many."""
+"""``python -m xmc_tf.train``: train a model from a table, or from texts and labels, in one process or many."""
 
 import argparse
 import dataclasses
@@ -283,7 +283,7 @@ def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
 
 
 def _precision(arguments: argparse.Namespace) -> str:
-    """Return the value of --mixed-precision; --fp16, a flag of PECOS's distributed training, means fp16."""
+    """Return the --mixed-precision that --fp16 (a flag of PECOS's distributed training) stands for: fp16 or off."""
     meant = "fp16" if arguments.fp16 else "off"
     if arguments.mixed_precision not in (MatcherParams().mixed_precision, meant):
         raise InputError(

@@ -145,7 +145,7 @@ def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
             folder, lambda content: content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
         )
     )
-    assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in misplaced
+    assert "replicated-00000.bin, array 'kernel': its entry in the manifest is wrong" in misplaced
 
     half = damaged(lambda folder: _cut(folder / "manifest.json"))
     assert f"{tmp_path / 'bad' / 'manifest.json'} is not JSON" in half

@@ -130,7 +130,7 @@ def check_a_nan_on_one_rank_stops_all(world):
     with noted() as notes:
         model.fit(np.ones((12, 3), int), targets, batch_size=2, shuffle=False, callbacks=callbacks, verbose=0)
     assert world.allgather(seen) == [[0, 1, 2]] * world.size
-    assert world.size == 1 or any(f"batch 2: the loss is not a number on ranks [{guilty}]" in one for one in notes)
+    assert world.size == 1 or any(f"batch 2: the loss is not finite on ranks [{guilty}]" in one for one in notes)
 
 
 def check_saved_models_are_whole(world):

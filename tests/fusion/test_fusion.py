@@ -225,7 +225,7 @@ def test_contradicting_requests():
     assert decide(PredictionOptions(), fusion) == Decision(True, None)
     assert decide(PredictionOptions(threshold=0.2), fusion) == Decision(True, 0.2)
     assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)
-    with pytest.raises(InputError, match="no post-processor"):
+    with pytest.raises(InputError, match="post-processor does not apply"):
         PredictionOptions(scores="probability", post_processor="sigmoid")
     with pytest.raises(InputError, match="needs probabilities"):
         decide(PredictionOptions(scores="ranker", min_precision=0.8), fusion)

@@ -30,7 +30,7 @@ def test_the_model_predicts_probabilities(corpus, named):
     assert (found != scores).nnz
     few = named.predict(texts, threshold=0.2)
     assert few.nnz == (found.data >= 0.2).sum()
-    with pytest.raises(InputError, match="no post-processor"):
+    with pytest.raises(InputError, match="post-processor does not apply"):
         named.predict(texts, scores="probability", post_processor="sigmoid")
 
 

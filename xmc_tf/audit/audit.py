@@ -105,7 +105,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
 
 
 def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:
-    """Return the most certain findings about a single label of a single document."""
+    """Return at most ``most`` findings of one kind, most certain first. Each is about one label of one document."""
     best = np.argsort(-sure, kind="stable")[:most]
     pairs = evidence.pairs
     return [

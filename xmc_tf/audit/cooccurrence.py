@@ -28,7 +28,7 @@ class Companions:
         self._keys = rows * together.shape[1] + together.indices
 
     def likely(self, most: int) -> csr_matrix:
-        """Return a matrix of documents × labels: the ``most`` labels that each document's labels suggest most."""
+        """Return a matrix of documents × labels with the ``most`` labels that each document's labels suggest best."""
         share = csr_matrix(self._together, copy=True)
         share.data = (share.data - 1) / np.repeat(self.documents + _DOUBT, np.diff(share.indptr))
         share.data[share.data < 0.05] = 0

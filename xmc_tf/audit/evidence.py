@@ -1,4 +1,4 @@
-"""The evidence for each pair of a document and a label. It comes from other documents only.
+"""The evidence for each pair of a document and a label, learned from other documents only.
 
 The evidence does not depend on whether the document has the label: counts leave the document out, and rankers are
 trained without it. The evidence for the labels of a document is therefore comparable with that for random labels.
@@ -94,7 +94,7 @@ def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
 def _scores(
     data: AuditData, folds: list[np.ndarray], wanted: list[csr_matrix]
 ) -> tuple[LabelPairs, np.ndarray, np.ndarray, np.ndarray]:
-    """Return all pairs, the logarithms of their two kinds of scores, and their ranks among the predicted labels."""
+    """Return all pairs, the logarithms of their scores and sigmoid scores, and their places among the predictions."""
     every = np.arange(data.Y.shape[0])
     found: list[tuple[csr_matrix, ...]] = []
     for fold in folds:

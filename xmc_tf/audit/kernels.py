@@ -43,7 +43,7 @@ def _sink(values, ids, size, value, id_):
 
 @inner
 def _keep_best(values, ids, size, value, id_):
-    """Add an entry to a heap of the best entries. If the heap is full, drop the worst entry. Return its size."""
+    """Add an entry to a heap of the best entries. If the heap is full, drop the worst. Return the heap's size."""
     if size == len(values):
         if _is_worse(values, ids, 0, value, id_):
             _sink(values, ids, size, value, id_)
@@ -83,7 +83,7 @@ def _has(labels, first, last, label):
 
 @inner
 def _add_products(matrix, turned, row, which, sums, touched, seen, count):
-    """Add the products of a row with all rows that share a column with it. Return the number of rows found so far."""
+    """Add a row's dot products with all rows to ``sums[which]``. Return how many rows have shared a column so far."""
     indptr, indices, data = matrix
     turned_indptr, turned_indices, turned_data = turned
     for place in range(indptr[row], indptr[row + 1]):

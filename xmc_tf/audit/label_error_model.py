@@ -3,9 +3,9 @@
 Two logistic regressions use the same evidence. The first compares the labels of documents with random labels, to find
 wrong labels. The second compares them with all other labels that some evidence suggests, to find missing labels.
 
-The second regression is fitted twice. The second fit also uses how reliably each label is assigned where it is likely,
-and how completely each document is labelled. For example, if a label is assigned to only a few of the documents that it
-fits, its absence means little. Finally, boosted trees correct the high probabilities.
+The second is fitted first. Its residuals show how reliably each label is assigned where it is likely, and how
+completely each document is labelled: if few of the documents that a label fits have it, its absence means little. Both
+regressions are then fitted with this evidence too. Finally, boosted trees correct the high probabilities of the second.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ _LEAST_WEIGHT, _LEAF_SHRINK = 5.0, 5.0
 
 
 def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two float32 probabilities per pair: that the document should have the label, and that it is random."""
+    """Return two probabilities per pair, float32: that the document should have the label; that the label is random."""
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
     examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
@@ -69,7 +69,7 @@ def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.
 
 
 def _share_of_others(place: np.ndarray, right: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return how many of the other counted pairs with the same label (or document) are right, as a smoothed share."""
+    """Return, per pair, the smoothed share of right ones among other counted pairs of the same label (or document)."""
     hits, every = np.bincount(place, counted & right), np.bincount(place, counted)
     return (hits[place] - (counted & right) + _USUAL * _SHRUNK) / (every[place] - counted + _SHRUNK)
 
@@ -79,7 +79,7 @@ def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _others(place: np.ndarray, rest: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weighted mean residual of all other pairs with the same label (or document)."""
+    """Return, per pair, the residuals of other pairs of its label (or document), summed and divided by their weight."""
     total, weights = np.bincount(place, rest), np.bincount(place, weight)
     return (total[place] - rest) / (weights[place] - weight + _SHRUNK)
 
@@ -95,7 +95,7 @@ class _Curve(NamedTuple):
 
     @classmethod
     def fit(cls, columns: np.ndarray, yes: np.ndarray, no: np.ndarray, nr_yes: float, nr_no: float) -> "_Curve":
-        """Fit to positive rows ``yes`` and negative rows ``no``, and shift the log-odds to ``nr_yes`` : ``nr_no``."""
+        """Fit to the rows ``yes`` and ``no``, then shift the log-odds to the true ratio of ``nr_yes`` to ``nr_no``."""
         sample = columns[yes].astype(np.float64)
         mean, scale = sample.mean(axis=0), np.maximum(sample.std(axis=0), 1e-9)
         knots = [np.unique(one) for one in np.quantile((sample - mean) / scale, _KNOTS, axis=0).T]
@@ -171,7 +171,7 @@ def _binned(evidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _best(sums: np.ndarray) -> tuple[int, int]:
-    """Return the column and the bin of the best split of all leaves. Ties go to the first one."""
+    """Return the column and bin at which splitting every leaf gains most in total. Ties go to the first."""
     above = np.cumsum(sums[:, :, :, ::-1], axis=3)[:, :, :, ::-1]
     below = above[:, :, :, :1] - above
     gain = sum(one[0] ** 2 / (one[1] + _LEAF_SHRINK) for one in (above, below))

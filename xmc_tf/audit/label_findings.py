@@ -15,7 +15,7 @@ _ALIKE = 0.6  # if the right label is ahead in at most this share, the two are i
 
 
 def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
-    """Find pairs of labels that compete for the same documents, and of which neither is reliably ahead."""
+    """Find pairs of labels that compete for the same documents, where neither label is reliably ahead."""
     count = data.Y.shape[1]
     margin, rank = found.column("margin"), np.exp(-found.column("rank"))
     rivals = ~found.has & ~found.random & (rank <= _RIVALS)
@@ -45,7 +45,7 @@ def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
 
 
 def _matrix(found: PairEvidence, which: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
-    """Return a matrix of documents × labels, whose entries are the numbers of the selected pairs plus 1."""
+    """Return a matrix of documents × labels in which the entry of a selected pair is its index plus 1."""
     place = np.flatnonzero(which)
     return csr_matrix((place + 1.0, (found.pairs.rows[place], found.pairs.labels[place])), shape=shape)
 

@@ -74,7 +74,7 @@ def _most_common(count: int) -> float:
 
 
 def _without_common(turned: csr_matrix, count: int) -> csr_matrix:
-    """Return the matrix of features (or labels) × documents without the entries of common ones."""
+    """Return a matrix of features (or labels) × documents in which the rows of common features are empty."""
     sizes = np.diff(turned.indptr)
     rare = sizes <= _most_common(count)
     kept, indptr = np.repeat(rare, sizes), np.concatenate([[0], np.cumsum(np.where(rare, sizes, 0))])

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--megabytes", type=float, default=16.0, metavar="MB", help=size)
     library = "communication library; auto: the one that xmc_tf uses with this launcher"
     add("--communicator", choices=["auto", "horovod", "mpi"], default="auto", help=library)
-    add("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help="print the results as one JSON object")
     return parser
 
 

@@ -110,7 +110,7 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], CollectiveTrial]] = {
 
 
 def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
-    """Run and time one of ``COLLECTIVES`` a few times. All ranks must call this."""
+    """Run one of ``COLLECTIVES`` a few times, check its results, and time it. All ranks must call this."""
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
         trial, taken = COLLECTIVES[name](world, max(1, size // 4)), []

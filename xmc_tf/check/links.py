@@ -39,7 +39,7 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
 
 
 def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
-    """Exchange messages between the first ranks of every two hosts. All ranks must call this."""
+    """Measure the link between every two hosts, by messages between their first ranks. All ranks must call this."""
     hosts: dict[str, int] = {}
     for rank, host in enumerate(world.allgather(world.host)):
         hosts.setdefault(host, rank)

@@ -66,7 +66,7 @@ class ModelCheck:
 
 
 def check_model(folder: str | Path) -> ModelCheck:
-    """Compare all files of a model or an export with their recorded checksums, or archives with their internal ones."""
+    """Check all files of a model or export against its checksums. If it has none, check archives against their own."""
     folder = Path(folder)
     kind = kind_at(folder)
     if kind is None or not kind.is_model:
@@ -122,7 +122,7 @@ def _header_state(path: Path, records: Records | None) -> tuple[str, str]:
 
 
 def _records_around(folder: Path) -> Records | None:
-    """Return the records for the ranker folder inside a model. Such a folder is itself a PECOS model."""
+    """Return the enclosing model's records for a ranker folder, which is itself a PECOS model, or None."""
     records = Records.around(folder)
     if records is None or not records.files:
         return None

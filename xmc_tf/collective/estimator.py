@@ -78,7 +78,7 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train up to ``max_steps`` steps in total, repeating the data as needed, and return their number."""
+        """Train to step ``max_steps``, repeating the data if needed. Return the last step. All ranks must call it."""
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
@@ -87,7 +87,7 @@ class Estimator:
         return self._evaluate(input_fn, steps)
 
     def train_and_evaluate(self, train_spec: TrainSpec, eval_spec: EvalSpec) -> dict[str, float]:
-        """Train, evaluate at each checkpoint, and return the last evaluation's results. All ranks must call it."""
+        """Train, evaluating at each checkpoint. Return the results of a final evaluation. All ranks must call it."""
         self._train(*train_spec, eval_spec)
         return self._evaluate(*eval_spec)
 

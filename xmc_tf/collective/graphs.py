@@ -104,7 +104,7 @@ def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> 
             return getter(name, shape=shape, dtype=dtype, initializer=initializer, partitioner=partitioner, **options)
         reuse = options.get("reuse")
         if (name in made) != bool(reuse) and reuse is not v1.AUTO_REUSE:
-            raise ValueError(f"Variable {name} {'already exists' if name in made else 'does not exist'}: reuse={reuse}")
+            raise ValueError(f"Variable {name} {'exists' if name in made else 'is new'}, reuse={reuse}: use AUTO_REUSE")
         if name not in made:
             if options.get("regularizer") or options.get("constraint"):
                 raise InputError(

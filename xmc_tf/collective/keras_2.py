@@ -14,7 +14,7 @@ def check_keras_3(what: str, value: Any) -> None:
     """Raise InputError if an object is from Keras 2. The message calls the object ``what``."""
     if type(value).__module__.startswith("tf_keras"):
         raise InputError(
-            what,
+            f"{what} is from tf_keras",
             expected="Keras 3",
             received="Keras 2",
             fix="write `import keras` instead of `import tf_keras`, or, if you use tf.keras, unset TF_USE_LEGACY_KERAS",

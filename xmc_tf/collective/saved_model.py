@@ -115,7 +115,7 @@ def _signature_of(model: keras.Model) -> Signature:
             f"model {model.name!r} has no known inputs",
             expected="a model with symbolic inputs",
             received="a subclassed or unbuilt model",
-            fix="give signatures={'serving_default': Signature(function, inputs)}",
+            fix="pass {'serving_default': Signature(function, inputs)} instead of the model",
         )
     specs = []
     for tensor in model.inputs:
@@ -207,7 +207,7 @@ def _merge(part: Path) -> None:
 
 
 def write_fingerprint(folder: Path) -> None:
-    """Write ``fingerprint.pb`` when the SavedModel is otherwise complete. Exports of equal models get equal files."""
+    """Write ``fingerprint.pb`` into an otherwise complete SavedModel. Exports of equal models get equal files."""
     fingerprinting_utils.write_fingerprint(str(folder))
     path = folder / "fingerprint.pb"
     content = FingerprintDef.FromString(path.read_bytes())

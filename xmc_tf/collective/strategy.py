@@ -431,7 +431,7 @@ class CollectiveStrategy:
 
         check_no_model_fn(options)
         if model is None or model_dir is None:
-            raise InputError("strategy.estimator: no model or model_dir", expected="a model and model_dir, its folder")
+            raise InputError("strategy.estimator: no model or model_dir", expected="a model, and a folder as model_dir")
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(

@@ -1,4 +1,4 @@
-"""A cache of compiled kernels, keyed by a digest of all sources. Numba's own cache misses changes in other files."""
+"""A cache of compiled kernels, keyed by a digest of all their sources. Numba's own misses changes in other files."""
 
 import hashlib
 import logging

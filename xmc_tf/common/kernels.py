@@ -13,7 +13,7 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return a writable, contiguous view (or copy) of this type. Read-only arrays would cause another compilation."""
+    """Return a contiguous view (or copy) of this type, marked writable: read-only arrays cause another compilation."""
     flags = array.flags
     if array.dtype != dtype or not (flags.c_contiguous and flags.aligned):
         array = np.require(array, dtype=dtype, requirements=["C", "A"])

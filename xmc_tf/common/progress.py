@@ -13,7 +13,7 @@ _SAMPLES_S = 0.25
 
 
 class Progress:
-    """A progress bar on a terminal; elsewhere, a line every ``every_s`` seconds. It appears after ``quiet_s``."""
+    """A progress bar on a terminal; elsewhere, a line every ``every_s`` seconds. Starts after ``quiet_s`` seconds."""
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = printable(title), total, unit

@@ -40,7 +40,7 @@ def epoch_batches(
 
 
 def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return this rank's share of a global batch, in batch order. Ranks get about as many documents and tokens each."""
+    """Return this rank's share of a global batch, in batch order. Ranks get similar numbers of documents and tokens."""
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)
     # Rounds have alternating directions: the first rank of one round is the last of the next.

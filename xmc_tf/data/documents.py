@@ -70,7 +70,7 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
 
 
 def _filled(values: list[Any], name: str) -> list[Any]:
-    """Return the texts with each missing one replaced by ""."""
+    """Return the texts, with "" for missing ones. Raise InputError if another value is not a text."""
     missing = [row for row, value in enumerate(values) if value is None]
     if missing:
         _LOG.warning(

@@ -139,7 +139,7 @@ def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Feature
 
 
 def prediction_path(path: str | None, folder_name: str | None = None) -> str | None:
-    """Return the output file of a prediction command. If ``-o`` is a folder, it is the file ``folder_name`` in it."""
+    """Return the output path of a prediction command: ``path``, or ``path/folder_name`` if ``path`` is a folder."""
     if path is not None and folder_name and Path(path).is_dir():
         return str(Path(path) / folder_name)
     if path is not None and Path(path).suffix not in (".npz", ".jsonl"):
@@ -148,7 +148,7 @@ def prediction_path(path: str | None, folder_name: str | None = None) -> str | N
 
 
 def embedding_path(path: str) -> Path:
-    """Return the output file of an embedding command. If ``-o`` is a folder, it is ``embeddings.npy`` in it."""
+    """Return the output path of an embedding command: ``path``, or ``path/embeddings.npy`` if ``path`` is a folder."""
     if Path(path).is_dir():
         return Path(path) / "embeddings.npy"
     if Path(path).suffix != ".npy":

@@ -12,7 +12,7 @@ TRUNCATE = "truncate"
 
 @dataclass(frozen=True)
 class Reading:
-    """The way in which documents are split into windows (the units the encoder reads) and their embeddings combined."""
+    """The rules for splitting documents into windows (the units the encoder reads) and combining window embeddings."""
 
     max_length: int  # tokens of a window, including special ones
     max_windows: int = 1  # of a document; the tokens behind them are ignored
@@ -30,7 +30,7 @@ class Reading:
 
 
 class WindowEmbeddings(NamedTuple):
-    """The embeddings of the windows of some documents."""
+    """The embeddings of windows, and the document to which each window belongs."""
 
     vectors: np.ndarray  # float32 [windows, dim], document by document
     splits: np.ndarray  # the first window of each document, then the number of windows; each document has a window
@@ -62,7 +62,7 @@ def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, 
 
 
 def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:
-    """Return the ``only_topk`` best nodes of each document, best first. A node's score is its maximum over windows."""
+    """Return each document's ``only_topk`` best nodes by maximum over windows, or ``scores`` if each has one window."""
     nr_documents = len(splits) - 1
     if nr_documents == scores.shape[0]:
         return scores

@@ -18,7 +18,7 @@ class Scan(Protocol):
     """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.shared_scan``."""
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return ``look(part, parts)`` for all parts, on each process. An error on one process is raised on all."""
+        """Call ``look(part, parts)`` for each part. All processes get all results; an error on one is raised on all."""
 
 
 class _Alone:
@@ -69,7 +69,7 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
-    """Raise an error that names the first row and column with NaN or infinity."""
+    """Check that all values are finite; the error names the row and column of the first NaN or infinity."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     length = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 

@@ -124,7 +124,7 @@ class TextFile:
 
         Args:
             start: number of the first document, from 0.
-            stop: number after the last document; None: up to the end of the file.
+            stop: end of the range (exclusive); None: the end of the file.
         """
         stop = len(self) if stop is None else min(stop, len(self))
         start = max(start, 0)
@@ -141,7 +141,7 @@ class TextFile:
         Args:
             size: number of documents in a list.
             start: number of the first document, from 0.
-            stop: number after the last document; None: up to the end of the file.
+            stop: end of the range (exclusive); None: the end of the file.
         """
         stop = len(self) if stop is None else min(stop, len(self))
         for first in range(max(start, 0), stop, size):

@@ -130,7 +130,7 @@ class TokenStore:
         return windows if self.nr_documents == len(self) else np.searchsorted(self.splits, windows, side="right") - 1
 
     def windows_of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the windows of some documents, in their order, and where each document begins in the result."""
+        """Return the window numbers of some documents, document by document, and the row splits between documents."""
         self._check_numbers(documents, "document", self.nr_documents)
         counts = self.splits[documents + 1] - self.splits[documents]
         splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

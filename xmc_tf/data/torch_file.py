@@ -102,7 +102,7 @@ def read_pickle(stream: Any, file: str) -> Any:
 
 
 class _Limited:
-    """A stream that limits the number of reads, and so of instructions, since each instruction reads at least once."""
+    """A stream with a limited number of reads. This limits the instructions, because each reads at least once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._reads = stream, 0
@@ -263,7 +263,7 @@ class TorchFile:
             raise self._damaged("not a zip archive")
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Return the numbers of a tensor as a read-only array; bfloat16 is converted to float32."""
+        """Return the numbers of a tensor: a read-only view of the file, or a float32 copy if they are bfloat16."""
         storage = tensor.storage
         if storage.key not in self._where:
             raise self._damaged(f"no numbers for storage {storage.key[:20]!r}")

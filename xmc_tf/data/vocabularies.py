@@ -21,7 +21,7 @@ _FILE = "broader.tsv"
 
 
 class Concept(NamedTuple):
-    """A concept: its identifier, its names in one language (the preferred name first), its sorted broader concepts."""
+    """A concept: its identifier, its names in one language (the preferred first), and its sorted broader concepts."""
 
     uri: str
     names: tuple[str, ...]
@@ -65,7 +65,7 @@ class LabelHierarchy:
         return csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(names), count))
 
     def save(self, folder: Path) -> None:
-        """Write a folder with one file: a line per label with its name and its broader terms, separated by tabs."""
+        """Write a file: for each label with broader terms, a line with its name and these terms, separated by tabs."""
         folder.mkdir(parents=True, exist_ok=True)
         lines = ("\t".join((name, *terms)) + "\n" for name, terms in self.broader.items())
         (folder / _FILE).write_text("".join(lines), encoding="utf-8")
@@ -88,14 +88,14 @@ class LabelHierarchy:
 
 
 class LabelLines(NamedTuple):
-    """The names of each label, separated by tabs (the preferred name first), and their hierarchy; None: not known."""
+    """The names of each label, separated by tabs (the preferred name first), and their hierarchy. None: unknown."""
 
     lines: list[str] | None
     hierarchy: LabelHierarchy | None = None
 
 
 def load_label_lines(path: str | None, vocabulary: str | None = None, language: str | None = None) -> LabelLines:
-    """Read the names of each label from its line or, with a SKOS vocabulary, from the concept that it identifies."""
+    """Read each label's names from its line or, with a SKOS vocabulary, from the concept that the line identifies."""
     if vocabulary is None:
         return LabelLines(load_names(path) if path else None)
     if not path or language is None:

@@ -192,7 +192,6 @@ def _prediction(model: Path) -> Path:
 
 
 def _predict(data: Path, model: Path, module: str) -> None:
-    """Predict the labels of the test texts."""
     _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
 
 
@@ -306,7 +305,7 @@ def _call(module: str, arguments: list[str]) -> None:
 
 
 def _python() -> str:
-    """Return the path of this Python interpreter, relative to the current folder if it is below that."""
+    """Return the path of this Python interpreter, as a relative path if it is below the current folder."""
     relative = os.path.relpath(sys.executable)
     return sys.executable if relative.startswith("..") else relative
 

@@ -95,7 +95,7 @@ def choose_labels(
     """Return the labels of each document, or no labels if fewer than two remain.
 
     Very rare and very frequent labels are not informative. So a label must have at least ``least`` training documents,
-    and at most a share of ``largest_share``. A document gets a few labels per category, the most specific first.
+    and at most the share ``largest_share`` of all. A document gets a few labels per category, the most specific first.
     """
     most = largest_share * sum(training)
     fitting = Counter(label for labels, train in zip(possible, training, strict=True) if train for label in labels)
@@ -130,7 +130,7 @@ class Corpus:
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
     """Collect the texts and labels from the packages in ``folders``.
 
-    Labels with fewer than ``least`` training documents, or with more than a share of ``largest_share`` of them, are not
+    Labels with fewer than ``least`` training documents, or with more than the share ``largest_share`` of them, are not
     informative and are left out.
     """
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)

@@ -150,8 +150,8 @@ _SPACE = re.compile(r"\s+")
 def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
     """Return a docstring's summary and description on one line, without code, sections, formulas and URLs.
 
-    Text that would reveal the labels is also removed: names in ``hidden`` where they are written as code, and all but
-    the last part of dotted names that begin with one of ``packages``.
+    Text that would reveal the labels is also removed: names in ``hidden`` (ordinary words only where they are code),
+    and all but the last part of dotted names that begin with one of ``packages``.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
     for pattern, kept in (

@@ -65,7 +65,7 @@ def decode(texts: tf.Tensor) -> Runs:
 
 
 def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-    """Split numbered words into pieces; return each one's int32 id and text number. A special token is one piece."""
+    """Return each piece's int32 id and text number. ``words`` has a row per word, ``heads`` each word's first point."""
     splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
     ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
     pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
@@ -120,7 +120,7 @@ class CharacterTable(tf.Module):
 
 
 def every_character() -> list[str]:
-    """Return the characters of all Unicode versions, without the private-use planes 15 and 16."""
+    """Return every character that a Unicode version may define, except in the private-use planes 15 and 16."""
     return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
 
 

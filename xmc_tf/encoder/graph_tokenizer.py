@@ -159,7 +159,7 @@ class WordPiece(tf.Module):
 
 @lru_cache(maxsize=4)
 def _normalized_characters(rules: str) -> list[str | None]:
-    """Return the normalized form of each character, with spaces at the end of words; None means unchanged."""
+    """Return the normalized form of each character, with spaces where BERT splits words; None means unchanged."""
     normalizer, splitter = json.loads(rules)
     backend = tokenizer_with(normalizer=normalizer, pre_tokenizer=splitter)
     normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str

@@ -22,7 +22,7 @@ _BF16 = {"avx512f", "avx_ne_convert"}
 
 
 def fastest_precision() -> str:
-    """Return "bf16" where it is faster (CPUs with AMX, AMD with AVX512-BF16, GPUs with tensor cores), else "off"."""
+    """Return "bf16" where it is faster (CPUs with AMX, AMD with AVX512-BF16, GPUs since Ampere), else "off"."""
     if gpus := _visible_gpus():
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         fast = all(tuple(one.get("compute_capability", (0, 0))) >= _TENSOR_CORES for one in details)

@@ -69,7 +69,7 @@ def checked_pooling(pooling: str, config: EncoderConfig) -> str:
 def random_weights(
     config: EncoderConfig, seed: int, known: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return all weights of an encoder: the known ones unchanged, the others drawn at random from the seed."""
+    """Return all weights of an encoder: the known ones unchanged, the others initialized from the seed."""
     known = known or {}
     return {
         weight.name: known[weight.name] if weight.name in known else _random(weight, config, seed, number)

@@ -199,7 +199,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def auto_tokenizer(source: EncoderSource) -> Any:
-    """Load a tokenizer with transformers' ``AutoTokenizer``."""
+    """Load a tokenizer with transformers' ``AutoTokenizer``; log settings that it assumes."""
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import
 
@@ -211,7 +211,7 @@ def auto_tokenizer(source: EncoderSource) -> Any:
 
 
 def _inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return ``AutoTokenizer``'s argument for the type of the PECOS encoder next to the folder; empty if not needed."""
+    """Return the tokenizer type as an argument if only the PECOS encoder beside the folder tells it, else nothing."""
     if (
         folder is None
         or _content(folder / "config.json").get("model_type")
@@ -240,7 +240,7 @@ def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return a small JSON object; empty if the file is missing or unreadable, which its main reader reports."""
+    """Return a small JSON object; empty if the file is missing or unreadable (its main reader reports that)."""
     try:
         return dict(read_json(path, limit=1 << 24, foreign=True))
     except (OSError, InputError):

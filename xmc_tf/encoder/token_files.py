@@ -1,4 +1,4 @@
-"""Files of tokenized documents: one rank per host writes them, and all ranks of the host memory-map them."""
+"""Files of tokenized documents. One rank per host or shared disk writes them, and all ranks memory-map them."""
 
 import hashlib
 import logging

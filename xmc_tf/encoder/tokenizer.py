@@ -1,4 +1,4 @@
-"""Tokenizers, which convert many texts to token ids at once, and their files."""
+"""Load and save tokenizers, which convert many texts to token ids at once."""
 
 import hashlib
 import json
@@ -124,7 +124,7 @@ class TextTokenizer:
     def tokenize(
         self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
-        """Return each text's token ids with special tokens, as transformers does; invalid UTF-8 becomes U+FFFD."""
+        """Return each text's token ids with special tokens, cut to ``max_length``; invalid UTF-8 becomes U+FFFD."""
         return self.windows(texts, Reading(max_length), truncation)[0]
 
     def windows(
@@ -154,7 +154,7 @@ class TextTokenizer:
         return found, np.array(counts, np.int32)
 
     def check_max_length(self, max_length: int) -> None:
-        """Raise an InputError if a maximum length cannot hold the special tokens and one more."""
+        """Raise an InputError if a maximum length cannot hold the special tokens and one other token."""
         if max_length <= self._nr_special:
             raise InputError(
                 "the maximum length is too small for this tokenizer",
@@ -176,7 +176,7 @@ class TextTokenizer:
         self._save(Path(folder))
 
     def _beginning(self, text: str, limit: int) -> str:
-        """Return a beginning of the text that is long enough to determine its first ``limit`` tokens."""
+        """Return a prefix of the text that is long enough to determine its first ``limit`` tokens."""
         size = _CHARACTERS_PER_TOKEN * limit
         while size < len(text):
             end = _WORD_END.search(text, size)
@@ -230,7 +230,7 @@ def _read_main_file(source: EncoderSource) -> Parts | None:
 
 
 def _of_transformers(tokenizer: Any) -> Parts:
-    """Return the parts of a fast tokenizer of transformers."""
+    """Return the backend, padding id and save function of a fast tokenizer of transformers."""
     if not tokenizer.is_fast:
         raise InputError(
             f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"

@@ -131,7 +131,7 @@ def _repeats(runs: Runs, point: int) -> tf.Tensor:
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
-    """Replace each pair of consecutive ``point`` characters by one character, from the left."""
+    """Replace each two consecutive ``point`` characters with one character ``by``, from left to right."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
     second = same & (positions_in_rows(run) % 2 == 1)
@@ -162,7 +162,7 @@ def _stripping(config: dict[str, Any]) -> Step:
 
 
 class _Words(tf.Module):
-    """A splitter that finds where words begin."""
+    """Marks where words begin, as the pre-tokenizer does."""
 
     def __init__(self, configs: list[dict[str, Any]]) -> None:
         super().__init__(name="words")

@@ -24,7 +24,7 @@ RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 @cache
 def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
-    """Return int32 [NR_CHARACTERS]: each character's lower case (or itself, if not ``lowercase``) and its kind."""
+    """Return int32 [NR_CHARACTERS]: each character's lower case (itself if not ``lowercase``) and the bits above."""
     starts, delta, kind = np.load(RUNS_FILE, allow_pickle=False)
     lengths = np.diff(starts, append=np.int32(NR_CHARACTERS))
     table = np.repeat(kind << 24, lengths)
@@ -40,7 +40,7 @@ def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
 
 
 def spans_of_words(text: str) -> list[tuple[int, int]]:
-    """Return the beginning and end of each word of a text, as the vectorizer splits it."""
+    """Return the start and end of each run of word characters. Scripts without spaces are not split further."""
     codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
     inside = character_table(False)[codes] & IN_WORD != 0
     edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))

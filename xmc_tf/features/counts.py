@@ -64,7 +64,7 @@ class NgramCounter:
     def _make_room(self, entries: int) -> None:
         if entries > _MAX_COUNT:
             raise InputError(
-                f"the texts hold more than {_MAX_COUNT:,} different n-grams",
+                f"the texts contain more than {_MAX_COUNT:,} different n-grams",
                 fix="set ngram_max to 1, or fit on a sample of the texts",
             )
         if entries > len(self._entries):

@@ -39,7 +39,6 @@ class NgramSums(NamedTuple):
     first: np.ndarray  # the lowest rank that has seen each n-gram; it provides the name
 
     def at(self, places: np.ndarray) -> "NgramSums":
-        """Return the n-grams at the given positions."""
         return NgramSums(*(column[places] for column in self))
 
 
@@ -114,7 +113,7 @@ def vectorize_over_ranks(
 ) -> csr_matrix:
     """Fit a TF-IDF, save it to ``folder``, and save the features of the texts to ``target``; resume if interrupted.
 
-    All ranks must call it.
+    All ranks must call it, and all get the features.
     """
     sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
     bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)

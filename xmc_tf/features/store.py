@@ -117,7 +117,7 @@ def _header(folder: Path) -> dict[str, Any]:
 
 
 def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
-    """Map a file into memory, and verify its checksum."""
+    """Map a file into memory, and verify its size and, unless the model's records list the file, its checksum."""
     path = folder / name
     stamp = header["files"].get(name)
     if stamp is None:
@@ -130,7 +130,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
 
 
 def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None) -> np.ndarray:
-    """Map an array of ``count`` numbers from a file."""
+    """Map a one-dimensional array from a file; ``count`` is its expected length (None: any)."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
     content = _read(folder, name, header)
     try:

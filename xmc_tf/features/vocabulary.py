@@ -1,4 +1,4 @@
-"""The n-grams that were chosen as features: their order, weights and names."""
+"""The n-grams and pieces that were chosen as features: their order, weights and names."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Vocabulary:
 
 
 class FeatureBlock(NamedTuple):
-    """The features of one kind (n-grams or pieces) in order."""
+    """The features of one kind (n-grams or pieces), by descending number of documents."""
 
     keys: np.ndarray
     documents: np.ndarray
@@ -50,7 +50,7 @@ def choose_block(counted: NgramCounts, params: TfidfParams, weight: float = 1.0)
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
-    """Return the indices of the most frequent n-grams, sorted by descending number of documents."""
+    """Return the indices of the n-grams to keep (``min_df``, ``max_features``), by descending number of documents."""
     kept = np.flatnonzero(documents >= params.min_df)
     if len(kept) > params.max_features:
         order = np.lexsort((keys[kept], -documents[kept], -total[kept]))

@@ -18,7 +18,7 @@ _MOST_DOCUMENTS = 20_000
 
 
 class EvidenceChoice(NamedTuple):
-    """The decisions whether to learn probabilities, and whether label names are evidence."""
+    """The decision whether to learn probabilities, and whether to use label names as evidence."""
 
     probabilities: bool
     label_names: bool
@@ -75,7 +75,7 @@ def choose_evidence(
 
 
 def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
-    """Return the documents to hold out in each training run, ascending. With few documents, there are several runs."""
+    """Return the documents (ascending) to hold out in each run: several runs if they are few, none below ``FEWEST``."""
     size = nr_documents // SHARE
     if nr_documents < FEWEST:
         return []

@@ -190,7 +190,7 @@ def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
 
 
 def bounded_post_processor(name: str) -> str | None:
-    """Return the variant of a post-processor whose scores are from 0 to 1, for the fusion; None: no change needed."""
+    """Return the post-processor that replaces ``name`` so that scores are from 0 to 1, or None to keep ``name``."""
     return "sigmoid" if name == "noop" else name.removeprefix("log-") if name.startswith("log-") else None
 
 
@@ -208,7 +208,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
         raise InputError(
             "this model has no probabilities",
             expected="a model trained with probabilities",
-            fix="train it with --probabilities true, or use the rankers' scores",
+            fix="train it with --probabilities true, or use the rankers' scores (--scores ranker)",
         )
     if options.scores == "ranker" or options.post_processor is not None:
         fusion = None
@@ -216,7 +216,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
         return Decision(fusion is not None, options.threshold)
     if fusion is None:
         raise InputError(
-            "a minimum precision needs probabilities, but these scores are not probabilities",
+            "--min-precision needs probabilities, but these scores are not probabilities",
             expected="a model trained with probabilities, and neither --scores ranker nor a post-processor",
             fix="train it with --probabilities true, or set a score threshold that you have measured",
         )

@@ -196,7 +196,7 @@ class Fusion:
     def _best(
         self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the probabilities and labels of the best candidates, and the number of them in each document."""
+        """Return the probabilities and labels of the best candidates, and their number in each document."""
         probability = self._probability(found)
         ranks = rank_in_document(found.rows, found.labels, probability, self.log_documents[found.labels] > 0)
         order = np.lexsort((found.labels, -probability, found.rows))
@@ -294,7 +294,7 @@ def calibrating_shift(
     found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
     rank_weights: np.ndarray,
 ) -> float:  # fmt: skip
-    """Return the shift for the log-odds of labels without documents that makes their best candidates calibrated."""
+    """Return what to add to the log-odds of labels without documents so that their best candidates are calibrated."""
     documents = np.unique(found.rows)
     some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
     rows, labels, raw, right, known, wanted = (

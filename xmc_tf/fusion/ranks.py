@@ -29,7 +29,7 @@ def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarr
 
 
 def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Fit the weights of the calibration: float64, one for each of ``RANK_NAMES``."""
+    """Fit the weights of the calibration, one for each of ``RANK_NAMES``; ``SAME`` if they would reorder labels."""
     some = ranks < _FITTED
     weights = np.round(fit_logistic(_features(probability[some], ranks[some]), right[some], SAME), 6)
     keeps_order = (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0

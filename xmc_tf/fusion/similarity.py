@@ -34,7 +34,7 @@ class Similarity:
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
-        """Choose ``least`` and ``scale`` so that a document has ``MOST`` candidates on average."""
+        """Choose ``least`` for ``MOST`` candidates per document on average; ``scale`` is the spread of cosines."""
         some = documents[:: -(-len(documents) // _MOST_MEASURED)]
         cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
         # Rounded so that they do not depend on the version of the math libraries.

@@ -53,7 +53,7 @@ class PrecisionCurve(NamedTuple):
                 expected=f"at most {best:g}, according to its held-out documents"
                 if len(lower)
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
-                fix="require a lower precision, or set a probability threshold yourself",
+                fix="lower --min-precision, or set a probability threshold yourself (--threshold)",
             )
         place = int(enough[-1])
         return PrecisionThreshold(

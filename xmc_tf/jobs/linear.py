@@ -93,9 +93,9 @@ def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
 class DataSetFeatures:
     """TF-IDF features of training documents, validation documents, label names, and test documents.
 
-    The vectorizer is fitted to training and validation texts, without their labels. Settings can therefore be compared
-    on the validation documents, and the final model reuses the features. They are computed once for each set of
-    options.
+    The vectorizer is fitted to label names, training texts and validation texts, but not to the labels of documents.
+    Settings can therefore be compared on the validation documents, and the final model reuses the features. They are
+    computed once for each set of options.
     """
 
     def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:

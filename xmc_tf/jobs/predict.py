@@ -86,11 +86,11 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     out.add_argument(
         "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
         help="features, .npz or .npy; two files, sparse then dense, are concatenated. A linear model takes "
-        "them instead of texts, and an XR-Transformer that was trained with -x in addition to texts",
+        "them instead of texts; an XR-Transformer trained with -x takes them in addition to texts",
     )  # fmt: skip
     reading = add_reading_options(out)
     reading.add_argument(
-        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
+        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: the column of identifiers)"
     )
     reading.add_argument(
         "--back-off", type=share, metavar="SHARE",
@@ -154,7 +154,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
 
 def _as_documents(arguments: argparse.Namespace) -> None:
-    """Treat a single text as a query, and a text file as a table with one column if the output is a table."""
+    """Treat TABLE as a query if it is a text, and the file of -t as a table with one column if -o is a table."""
     a = arguments
     if a.table is not None and " " in a.table and not Path(a.table).exists():
         ending = Path(a.table).suffix
@@ -225,7 +225,7 @@ def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model"
     if isinstance(model, XRLinear) and a.table is not None and not model.reads_text:
         raise InputError(
             f"{a.model_folder} reads features, not texts", expected="a model that was trained on texts",
-            fix="give the features of the documents with -x",
+            fix="give the features of the documents with -x instead of a table",
         )  # fmt: skip
     if a.only_labels is not None:
         model.set_output_constraint(load_label_choice(a.only_labels, model.names, model.nr_labels))
@@ -348,7 +348,7 @@ def _true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix
 
 
 def _give(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
-    """Save a prediction (JSON lines for .jsonl, otherwise a matrix) or print it; if ``Y`` is set, print metrics."""
+    """Save predictions if ``path`` is set, print metrics if ``Y`` is set, and print labels if neither is set."""
     if path is not None:
         _save(path, predicted, names)
     elif Y is None:

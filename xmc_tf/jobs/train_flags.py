@@ -40,7 +40,7 @@ _SHOWN = 5
 
 
 def languages_of_column(table: Path, column: str, options: SourceOptions) -> str:
-    """Return the language codes in a table column, most frequent first, in the format of ``--language``."""
+    """Return the common language codes in a table column, most frequent first, in the format of ``--language``."""
     if table.is_file() and TableStore.is_data_set(table):
         raise InputError(
             f"{table} is a data set, which has no language column", fix="set the languages with --language"
@@ -140,7 +140,7 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
 
 
 def read_language_column(arguments: GivenFlags) -> None:
-    """Set the languages to those in the column that the command line names, if any."""
+    """Set --language to the languages in the column that --language-column names, if it is set."""
     if arguments.language_column is None:
         return
     if "language" in arguments.given:
@@ -164,7 +164,7 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
     if found := [flag for flag, value in of_files.items() if value is not None]:
         raise InputError(
             f"{', '.join(found)} cannot be used with a table",
-            expected="texts and labels in files, whose order numbers the documents and labels",
+            expected="texts and labels in files, where the order of lines numbers documents and labels",
             fix="train on files (-t, -y) instead",
         )
     if arguments.minutes is not None:

@@ -121,7 +121,7 @@ def hash_texts(data, offsets, reading):
 
 @inner
 def _known(hashes, count, words, out):
-    """Write the distinct, ascending indices in ``words`` of those hashes that occur in it; return their number."""
+    """Write the indices of the hashes found in ``words`` to ``out``, distinct and ascending; return their number."""
     found = 0
     for i in range(count):
         place = np.searchsorted(words, hashes[i])

@@ -1,4 +1,4 @@
-"""Find label names in texts, and learn from training documents how much each match is worth."""
+"""Find label names in texts, and learn from training documents how reliable each match is."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -102,7 +102,7 @@ def shown(worth: np.ndarray) -> np.ndarray:
 
 
 def kinds_of_names(index: NameIndex) -> np.ndarray:
-    """Return the kind of each name; similar names are of the same kind."""
+    """Return the kind of each name. Names of a kind have a similar rarity and number of words."""
     before = np.concatenate([[0], np.cumsum(index.weights, dtype=np.int64)])
     weight = before[index.splits[1:]] - before[index.splits[:-1]]
     rarity = np.minimum(weight // _RARITY_STEP, _RARITIES - 1)

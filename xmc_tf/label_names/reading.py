@@ -51,7 +51,7 @@ def as_written() -> WordReading:
 
 
 def reading_of(languages: Sequence[str]) -> WordReading:
-    """Return the `WordReading` of some languages. The first one decides the lemma of forms that several share."""
+    """Return the `WordReading` of some languages. If several share a form, the first decides its lemma."""
     plain = as_written()
     piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
     forms: list[np.ndarray] = []
@@ -77,7 +77,7 @@ def reading_of(languages: Sequence[str]) -> WordReading:
 
 
 def _hashed(strings: Strings, reading: WordReading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both hashes of those strings that are single words, and whether each string is one."""
+    """Return both hashes of each string, and whether it is a single word; the hashes of others are 0."""
     keys, exact = np.zeros(len(strings.ends), np.int64), np.zeros(len(strings.ends), np.int64)
     single = np.zeros(len(strings.ends), bool)
     for first in range(0, len(strings.ends), _AT_ONCE):

@@ -116,7 +116,7 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
 
 
 def _checks(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> Checks | None:
-    """Return the checks to make before the run, or None if all ranks are on this host."""
+    """Return the checks to make before the run: None if all ranks are on this host, except with --check-only."""
     if hosts.only_here and not args.check_only:
         return None
     return Checks(inputs_of(program), shared_folder_of(args, program), strict=not args.skip_checks)

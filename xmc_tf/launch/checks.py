@@ -56,7 +56,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> HostChecks:
-    """Start the nodes of all hosts, and compare their files and versions with those of this host."""
+    """Start the nodes of all hosts, and check their versions, files, disk space, GPUs and connections."""
     token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
     written, own_problem = Path(shared, mark), ""
     request = {"folder": os.getcwd(), "paths": list(paths), "shared": shared, "mark": mark, "token": token}

@@ -42,7 +42,7 @@ def check_installed(controller: Controller) -> None:
 
 
 class Launcher(ABC):
-    """The engine that starts processes as ranks. The nodes must receive the job before it starts."""
+    """An engine, which starts the ranks of a run. The nodes must have received the job before `start` is called."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec

@@ -55,7 +55,7 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": conn
 
 
 def quick_checksum(path: str) -> str | None:
-    """Return a checksum of a file or folder within seconds, or None if it is missing. Large files are only sampled."""
+    """Return a checksum of samples of a file or folder, None if it is missing, or the reason why it is unreadable."""
     root = Path(path)
     total = hashlib.blake2b(digest_size=8)
     if not root.exists():

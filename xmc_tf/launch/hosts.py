@@ -87,7 +87,7 @@ def make_host(name: str, slots: int, where: str) -> Host:
     """Return a host after checking its name and number of ranks. ``where`` names their source in errors."""
     # IPv6 addresses contain the colon that separates name and slots for horovodrun and mpiexec.
     if len(name) > 253 or _NAME.fullmatch(name) is None:
-        raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
+        raise InputError(f"{where}: not a host name", expected="a name or an IPv4 address", received=repr(name))
     if not 0 < slots <= MOST_SLOTS:
         expected, fix = f"1 to {MOST_SLOTS:,}", "remove the host if it is not to be used"
         raise InputError(f"{where}: {name}: invalid number of ranks", expected=expected, received=f"{slots:,}", fix=fix)
@@ -122,7 +122,7 @@ def read_hostfile(path: str | Path) -> Hosts:
     """Read a hostfile: one host per line, with ``slots=4`` or ``:4``. ``#`` starts a comment."""
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"{path} is not a file", expected="a file with one host per line, or JSON")
+        raise InputError(f"{path} is not a file", expected="a file with one host per line (--hosts reads JSON)")
     data = path.read_bytes()
     if len(data) > _MOST_BYTES:
         raise InputError(f"{path} is too large for a list of hosts", received=f"{len(data):,} bytes")
@@ -203,7 +203,7 @@ def _slurm(environment: Mapping[str, str]) -> Hosts:
     except (OSError, subprocess.CalledProcessError) as error:
         problem = f"SLURM_JOB_NODELIST: scontrol does not list the hosts of {nodes}"
         received = getattr(error, "stderr", "") or str(error)
-        raise InputError(problem, received=received, fix="name them with -H or --hostfile") from None
+        raise InputError(problem, received=received, fix="name the hosts with -H or --hostfile") from None
     names, source = shown.stdout.split(), "Slurm (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE)"
     tasks = expand_slurm_tasks(environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})"))
     if len(tasks) != len(names):

@@ -23,7 +23,7 @@ class Checks(NamedTuple):
 
 
 class Job:
-    """A run with its checks. If hosts are lost, the run restarts on the remaining ones."""
+    """A run with its checks. If hosts are lost and ``min_np`` is set, it restarts on the remaining hosts."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ Event = tuple[str, dict[str, Any] | None]
 
 
 class NodeError(Exception):
-    """A node that did not start, did not answer in time, or failed."""
+    """Raised if a node is lost, does not answer in time, or reports an error."""
 
 
 class NodeConnection:
@@ -127,7 +127,7 @@ class Nodes:
                 missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
                 raise InputError(
                     f"no connection from node {missing} within {self.timeout_s:g} s",
-                    fix="start the same command on each node",
+                    fix="start the same command on each node, or raise --timeout",
                 )
             others = [host for _, host in sorted(self._by_number.items())]
         return Hosts([Host(THIS_HOST, here), *others], "the nodes")
@@ -135,7 +135,7 @@ class Nodes:
     def ask_all(
         self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """Return the answers by host. Hosts that fail or do not answer in time are left out (see ``errors``)."""
+        """Call ``ask`` with all nodes in parallel. Return answers by host, without hosts that fail (see ``errors``)."""
 
         def ask_one(node: NodeConnection) -> dict[str, Any]:
             node.end = time.monotonic() + share * self.timeout_s

@@ -136,7 +136,7 @@ def check_numbers(args: argparse.Namespace) -> None:
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
-    """Refuse options without effect when this command starts all nodes. ``checked``: the hosts are checked first."""
+    """Raise an error for options without effect if this command starts all nodes. ``checked``: it checks the hosts."""
     if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
         option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
         raise InputError(f"{_flag(option)} needs --nodes", fix=f"add --nodes, or remove {_flag(option)}")

@@ -62,7 +62,7 @@ class LaunchPlan:
 
 
 def lost_after(timeout_s: float) -> float:
-    """Return the seconds without an answer after which a host counts as lost; its ranks must end within them, too."""
+    """Return after how many seconds without an answer a host counts as lost and its ranks must have ended."""
     return max(4.0, timeout_s / 4)
 
 

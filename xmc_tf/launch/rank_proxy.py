@@ -28,7 +28,7 @@ def split_command(words: Sequence[str]) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Request the process, and exit with its status."""
+    """Ask the launcher or the node to start the real process, and exit with its status."""
     die_with_parent()
     variable, request = NODE, dict[str, Any](environment=dict(os.environ))
     if len(sys.argv) > 1:

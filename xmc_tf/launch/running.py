@@ -90,7 +90,7 @@ def first_failure(ranks: Iterable[RankState]) -> RankState | None:
 
 
 class Output:
-    """Output of the launcher and the ranks, on the screen and in files of ``log_dir``. Later runs append to these."""
+    """Prints the lines of the launcher and the ranks. With ``log_dir``, also appends each rank's lines to a file."""
 
     def __init__(self, log_dir: Path | None = None, quiet: bool = False) -> None:
         self._log_dir, self._quiet = log_dir, quiet
@@ -120,7 +120,7 @@ class Output:
 
 
 class Outcome(NamedTuple):
-    """The result of a run: its exit status, whether a signal ended it, and whether a rank was lost with its host."""
+    """The result of a run: its exit status, whether a signal ended it, and whether a rank was lost or never started."""
 
     status: int
     interrupted: bool = False
@@ -172,7 +172,7 @@ class RunningPlan:
         return Outcome(0)
 
     def _follow(self, engine: Launcher) -> None:
-        """Handle the messages of the nodes until all ranks have ended."""
+        """Handle the messages of the nodes until all ranks have ended. Stop them if one fails or starts too late."""
         begun, gone_at = time.monotonic(), None
         while True:
             with contextlib.suppress(queue.Empty):

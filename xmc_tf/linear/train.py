@@ -297,7 +297,7 @@ def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder
 def _relevance_and_negatives(
     a: argparse.Namespace, mode: str, Y: spmatrix
 ) -> tuple[spmatrix | None, dict[int, spmatrix]]:
-    """Return the relevance of the labels, if it is used, and the user's negatives by height above the labels."""
+    """Return the relevance (None if unused), and the negatives of -uy and -um, under the keys 0 and 1."""
     R = None
     if a.rel_path is not None and mode == "disable":
         _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", a.rel_path)

@@ -36,7 +36,7 @@ def bootstrap(
 
     linear            the weights of linear rankers that are trained on the documents' embeddings
     weighted-linear   the same, with the loss of each positive multiplied by its weight
-    centroid          the mean direction of a node's documents, and a bias for its share of the parent's documents
+    centroid          the mean direction of a node's documents; the bias reflects its share of the parent's documents
     inherit           the row of the node's parent, or random rows at the top level
     no-bootstrap      random rows
     """
@@ -94,7 +94,7 @@ def _solve(
 def _problem(
     task: LevelTask, begin: int, end: int, first: int, last: int, matched: csc_matrix | None
 ) -> tuple[csc_matrix, csc_matrix | None]:
-    """Return a block's clusters as a matrix of nodes × parents, and the documents that match the parents."""
+    """Return a block's clusters (nodes × parents) and its matches (documents × parents; None if all match)."""
     nodes = np.arange(end - begin, dtype=np.int32)
     if matched is None:
         return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
@@ -109,7 +109,7 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set each node's weights to its documents' mean direction, and its bias by its share of the parent's documents."""
+    """Set a node's weights to its documents' mean direction, and its bias from its share of the parent's documents."""
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     every_document = np.arange(len(vectors))
@@ -137,7 +137,7 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """Yield blocks that cover this rank's nodes, in whole clusters except at the root: node range, range of parents."""
+    """Yield (begin, end, first parent, last parent) of blocks that cover this rank's rows. Both ends are exclusive."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
         # The root's children may be split anywhere, but a solver's result depends slightly on the labels that it solves
@@ -154,7 +154,7 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Set the rows from node ``begin`` on, but only those of this rank."""
+    """Write ``rows``, which start at node ``begin``, to the head; skip rows that belong to other ranks."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:

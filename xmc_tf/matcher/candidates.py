@@ -1,4 +1,4 @@
-"""Candidates of fine-tuning (a document's labels, and negatives below its matched parents), and batches."""
+"""Batches of fine-tuning, and candidates: each document's labels, and negatives below its matched parents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ def parents_matched(
 
 
 class CandidateSampler:
-    """A sampler of documents' candidates, whose result does not depend on the batch or the rank. All labels of a
-    document are candidates, even if their parents do not match. If there are more candidates than ``cap``, negatives
-    are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch draws again.
+    """A sampler of documents' candidates; batch and rank do not affect the result. All labels of a document are
+    candidates, even if their parents do not match. If there are more candidates than ``cap``, negatives are drawn
+    without replacement; if labels alone exceed it, they are drawn. Each epoch draws again. The top level has no cap.
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:

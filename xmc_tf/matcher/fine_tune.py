@@ -138,7 +138,7 @@ def fine_tune_level(
 
 
 def total_steps(batches: TrainingBatches, params: MatcherParams) -> int:
-    """Return the number of training steps: ``max_steps`` if it is set, otherwise the steps of all epochs."""
+    """Return ``max_steps`` if it is set, otherwise all epochs' batches divided by ``gradient_accumulation_steps``."""
     if params.max_steps > 0:
         return params.max_steps
     available = sum(batches.steps_of(epoch) for epoch in range(params.num_train_epochs))

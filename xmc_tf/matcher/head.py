@@ -122,7 +122,7 @@ class LabelHead:
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss over all nodes, ``[B]``; with ``in_place``, also update the rows."""
+        """Return documents' losses over all nodes, ``[B]``; ``in_place`` also trains rows. All ranks must call it."""
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
             losses = loss.of_pairs(scores, targets)
@@ -139,7 +139,7 @@ class LabelHead:
         return sums / self.nr_nodes if loss.mean else sums
 
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
-        """Choose what ranks exchange by counting a batch's ids. Call this before tracing: graphs cannot count them."""
+        """Choose the route by counting a batch's ids, which graphs cannot do. All ranks must call it before tracing."""
         scorer = self.scorer
         if scorer.route != "auto" or scorer.choice is not None or self.table.size == 1:
             return
@@ -152,7 +152,7 @@ class LabelHead:
         return self.table.start, self.table.start + self.table.local_rows
 
     def local(self) -> np.ndarray:
-        """Return this rank's rows."""
+        """Return this rank's rows as float32 ``[rows, dim + 1]``."""
         rows = np.empty((self.table.local_rows, self.dim + 1), np.float32)
         for low in range(0, len(rows), _BLOCK_ROWS):
             high = min(low + _BLOCK_ROWS, len(rows))

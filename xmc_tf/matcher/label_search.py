@@ -49,10 +49,10 @@ class LabelSearch:
         self, vectors: np.ndarray, *, only_topk: int = 20, beam_size: int = 20, post_processor: str = "noop",
         only_labels: np.ndarray | None = None, windows: np.ndarray | None = None,
     ) -> csr_matrix:  # fmt: skip
-        """Find the best nodes of the last level by beam search; return a documents × nodes matrix in tree order, with
-        the best nodes first. At each level above, ``beam_size`` nodes are kept. If the nodes are labels,
+        """Find the best nodes of the last level by beam search; return a documents × nodes matrix: columns in tree
+        order, each row sorted by score. At each level above, ``beam_size`` nodes are kept. If the nodes are labels,
         ``only_labels`` restricts the search to these labels. ``windows`` lists the first window of each document, then
-        the number of windows; a node's score is then its maximum over the document's windows.
+        the number of windows; with it, a node's score is its maximum over the document's windows.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         parents: csr_matrix | None = None
@@ -137,7 +137,7 @@ def name_of_head(level: int) -> str:
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Load the last fine-tuned level of a PECOS model as children of the root: PECOS stores no levels above it."""
+    """Load a PECOS model's label head. Its nodes become children of the root: PECOS stores no levels above them."""
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding

@@ -80,7 +80,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels to fine-tune, from the top. ``weights``: weight nodes by number of true labels, else by 1."""
+    """Return the levels to fine-tune, from the top. Targets are 1 or, with ``weights``, the number of true labels."""
     deepest = deepest_level(tree, max_match_clusters)
     values = csr_matrix(Y, dtype=np.float32, copy=True)
     values.sum_duplicates()

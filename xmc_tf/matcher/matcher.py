@@ -187,7 +187,7 @@ class LevelByLevel:
         self, head: LabelHead, task: LevelTask, params: MatcherParams, matched: csr_matrix | None,
         parent_head: LabelHead | None,
     ) -> None:  # fmt: skip
-        """Set the initial rows of a head from the training documents."""
+        """Set the initial rows of a head with the method ``params.bootstrap``, which sees only training documents."""
         vectors, rows = self.vectors() if params.bootstrap in NEED_VECTORS else None, self.data.rows
         if rows is not None:
             task = replace(task, targets=task.targets[rows])

@@ -91,7 +91,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.peak * tf.where(step < self.warmup, rise, self._after_warmup(done))
 
     def _after_warmup(self, done: tf.Tensor) -> tf.Tensor:
-        """Return the rate as a share of ``peak``, given the share of steps done after warmup (which may exceed 1)."""
+        """Return the rate divided by ``peak``; ``done`` is the completed share of steps after warmup (may exceed 1)."""
         if self.name == "linear":
             return tf.maximum(0.0, 1.0 - done)
         if self.name == "cosine":

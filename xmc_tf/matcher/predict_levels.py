@@ -26,9 +26,9 @@ def predict_level(
     post_processor: str = "noop", kept: np.ndarray | None = None, windows: np.ndarray | None = None,
 ) -> csr_matrix:  # fmt: skip
     """Return the best nodes of a level for each document, with scores combined along the path. All ranks must call it.
-    The result is a float32 matrix of documents × nodes in tree order, with the best nodes first. ``vectors`` are the
-    embeddings of this rank's documents, or of their windows if ``windows`` is given. ``windows`` lists the first window
-    of each document, then the number of windows; a node's score is then its maximum over the document's windows, after
+    The result is a float32 matrix of documents × nodes: columns in tree order, each row sorted by score. ``vectors``
+    are the embeddings of this rank's documents, or of their windows if ``windows`` is passed: the first window of each
+    document, then the number of windows. A node's score is then its maximum over the document's windows, after
     `_equalize_windows`. Only nodes in the mask ``kept`` are predicted.
     """
     code = post_processor_code(post_processor)
@@ -66,7 +66,7 @@ def predict_level(
 
 
 def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
-    """Return the raw scores of the children of each document's parents, in this order. All ranks must call it."""
+    """Return a flat array of raw scores: for each document, its parents' children. All ranks must call it."""
     inputs = head.scaling.apply(vectors)
     sizes = np.diff(splits)[parents.indices]
     where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
@@ -117,7 +117,7 @@ def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.
 
 @kernel
 def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """Return the position of each document's first candidate; the candidates are the children of its parents."""
+    """Return the position of each document's first candidate (child of its parents), then the number of candidates."""
     begins = np.zeros(len(starts), np.int64)
     for i in range(len(starts) - 1):
         total = 0
@@ -133,7 +133,7 @@ def _best_children(
     begins: np.ndarray, raw: np.ndarray, code: int, most: int, indptr: np.ndarray, nodes: np.ndarray,
     scores: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write each document's best nodes by scores combined with their parents', the best first, ties in tree order."""
+    """Write each document's best nodes and their scores along the path; the best come first, ties in tree order."""
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)
     for i in range(len(starts) - 1):

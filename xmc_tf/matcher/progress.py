@@ -142,7 +142,7 @@ class LevelSummaries:
         self._writer, self._prefix = writer, f"level_{level}"
 
     def write(self, step: int, course: Course, learning_rate: float, gradient_norm: float) -> None:
-        """Write the statistics of several steps at the last step, and each loss at its own step."""
+        """Write each loss at its own step, and the other statistics at ``step``, the last of these steps."""
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):
             self._scalar("loss", loss, first + offset)

@@ -1,4 +1,4 @@
-"""Evaluate predictions: ranking metrics, propensities, buckets of label frequency, ensembles and a report."""
+"""Evaluate predictions: ranking metrics, propensities, buckets of label frequency, ensembles and text tables."""
 
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import evaluate, inverse_propensity, pecos_lines, precision_and_recall

@@ -55,10 +55,10 @@ class CategoryPaths:
         return shares
 
     def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
-        """Return the most specific category on the path of the best label whose probability is at least ``least``.
+        """Return the most specific category with a probability of ``least`` or more on the path of the best label.
 
-        If there is none, the top category is returned. A category's probability is the sum over all labels below it.
-        Each document has exactly one label here, so probabilities that add up to less than 1 are scaled to 1.
+        If no category has it, return the top one; without labels, None. A category's probability is the sum over its
+        labels. A document has exactly one label here, so probabilities with a sum below 1 are scaled to a sum of 1.
         """
         found = list(labels)
         if not found:

@@ -14,10 +14,10 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
     """Combine several predictions into one with the labels of all of them; rows are sorted by descending score.
 
     ``average`` is the mean score, where missing labels count as 0, so scores must not be negative. ``root_average`` is
-    the square of the mean square root, which favours agreement. ``rank_average`` is the mean of points: the first
-    label gets as many as the longest list has labels, and each further label one less. ``sigmoid_average`` and
-    ``softmax_average`` first apply the function to each document's scores. ``round_robin`` takes the first label of
-    each prediction, then the second of each, and so on.
+    the square of the mean of the square roots, which favors labels that all predictions contain. ``rank_average`` is
+    the mean of points: a document's first label gets as many points as the longest row has labels, each further label
+    one less. ``sigmoid_average`` and ``softmax_average`` first apply the function to each document's scores.
+    ``round_robin`` takes the first label of each prediction, then the second of each, and so on.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
@@ -68,7 +68,7 @@ def _squared(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 
 def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:
-    """Replace scores by points: the first label gets as many as the longest list has labels, each further one less."""
+    """Replace scores by points: a row's first label gets the length of the longest row, each further label one less."""
     longest = max(int(np.diff(p.indptr).max(initial=0)) for p in predictions)
     ranks = (np.arange(p.nnz) - np.repeat(p.indptr[:-1], np.diff(p.indptr)) for p in predictions)
     return [_with_scores(p, longest - rank) for p, rank in zip(predictions, ranks, strict=True)]

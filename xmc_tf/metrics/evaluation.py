@@ -1,4 +1,4 @@
-"""Evaluate predictions, with propensity scores if training labels are available; print a table or PECOS's lines."""
+"""Evaluate predictions, and format precision and recall as a table or as the lines that PECOS prints."""
 
 import logging
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def evaluate(
         Precision, recall, nDCG and F1 at each cut-off, from 0 to 1.
 
     Raises:
-        InputError: the shapes do not match, or the numbers are not finite.
+        InputError: the shapes do not match, a score is NaN, or a cut-off is below 1.
     """
     gains = None
     if training_labels is not None:

@@ -1,7 +1,7 @@
 """P, R, nDCG, PSP, PSnDCG and F1 at k, over all labels and over each bucket of label frequency.
 
-With a label hierarchy, P-near and P-sibling also count near misses: predicted labels that are broader or narrower
-terms of true labels, or their siblings.
+With a label hierarchy, P-near also counts direct broader and narrower terms of true labels as hits, and P-sibling
+also counts siblings of true labels.
 
 For a bucket, only the bucket's labels count as true, while the system's top k stays the same. P divides the hits among
 the bucket's labels by all documents, so the values of the buckets add up to the total. R, nDCG, PSP and PSnDCG are
@@ -133,7 +133,7 @@ def measure(
     label_f1 = np.stack([count.f1 for count in counts])
 
     def of(bucket: str, sums: np.ndarray, members: np.ndarray, documents: int) -> Measures:
-        """Return the metrics of a bucket over ``documents`` documents and those of its ``members`` that occur."""
+        """Return a bucket's metrics. ``members`` marks its labels; ``documents`` counts the documents with one."""
         labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)

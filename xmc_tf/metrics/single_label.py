@@ -35,7 +35,7 @@ class SingleLabelMeasures:
     matrix: smat.csr_matrix  # true label × predicted label, numbers of documents
 
     def confusions(self, most: int = 10) -> list[MistakenLabel]:
-        """Return the ``most`` frequent confusions, most frequent first."""
+        """Return up to ``most`` confusions, the most frequent first."""
         entries = self.matrix.tocoo()
         wrong = np.flatnonzero((entries.row != entries.col) & (entries.data > 0))
         order = wrong[np.lexsort((entries.col[wrong], entries.row[wrong], -entries.data[wrong]))][:most]

@@ -173,7 +173,7 @@ def labelled_rows(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the texts, labels and document names of a table; rows without a text or a label are left out.
 
-    A warning counts the rows left out; ``used_for`` completes it with the purpose of the rows, such as "appended".
+    A warning counts the rows left out; it ends with "are not" and ``used_for``, such as "appended".
     """
     from xmc_tf.tables.reading.sources import open_source
 
@@ -194,7 +194,7 @@ def labelled_rows(
 
 
 def _as_table(documents: Any) -> Any:
-    """Convert dictionaries of values to a dictionary of columns, and collect a LazyFrame; return others unchanged."""
+    """Convert dictionaries of values to a dictionary of columns, and collect a LazyFrame; keep other data unchanged."""
     if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:

@@ -145,7 +145,7 @@ def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
 
 
 def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:
-    """Check that all parts come from the same model; ``found`` gives the name, metadata key and number of each part."""
+    """Check that parts fit the metadata; ``found`` lists (part name, metadata key, value in the part)."""
     for part, key, number in found:
         if number != metadata.content.get(key, number):
             raise InputError(

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 
 Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] | str
-"""Labels as people have them: a matrix, lists of names, texts with separators, or the name of a column."""
+"""Labels in any accepted form: a matrix, lists of names, texts with separators, or the name of a column."""
 
 
 def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tuple[spmatrix, list[str] | None]:
@@ -64,7 +64,7 @@ def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
 
 
 def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
-    """Return the sorted labels that the model does not know, and log a warning with their number and some examples."""
+    """Return the sorted labels that the model does not know, and warn about them; raise an error if it knows none."""
     documents = labels.names
     known = set(names)
     unknown: dict[str, int] = {}
@@ -88,7 +88,7 @@ def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
 
 
 def _checked(names: Sequence[str]) -> list[str]:
-    """Raise an error if a name cannot be stored as a line of ``labels.txt``."""
+    """Return the names as a list; raise an error if one cannot be stored as a line of ``labels.txt``."""
     for column, name in enumerate(names := list(names)):
         if not isinstance(name, str) or not name.strip() or "\n" in name:
             raise InputError(

@@ -275,7 +275,7 @@ class Model(ABC):
         threads: int = -1,
         **columns: Unpack[FrameColumns],
     ) -> "Audit":
-        """Return the labels of documents that are probably missing or wrong, with the reasons.
+        """Find labels that are probably missing or wrong, and return them with the reasons.
 
         The documents may be the training documents: each is judged by rankers that were trained without it. An encoder
         is not retrained, however. It has seen the labels of its training documents, so fewer errors are found among

@@ -81,7 +81,7 @@ class LazyModelFolder:
         }  # fmt: skip
 
     def with_shared_parts(self) -> Self:
-        """Return a copy that shares the parts of this object; the large ones are loaded before copying."""
+        """Return a copy that shares the parts of this object; encoder, vectorizer and label heads are loaded first."""
         loaded = {"encoder": ENCODER, "tokenizer": ENCODER, "tfidf": FEATURES}
         if self.metadata.content.get("ensemble_method") != "concat-only":
             loaded["matcher"] = HEAD
@@ -104,7 +104,7 @@ class LazyModelFolder:
 
     @property
     def nr_given_features(self) -> int:
-        """Number of features that the caller must pass for each document, in addition to the embedding."""
+        """Number of features besides the embedding; the caller must pass them unless the model has a vectorizer."""
         return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property
@@ -148,7 +148,7 @@ class LazyModelFolder:
 
     @cached_property
     def tree(self) -> LabelTree:
-        """The rankers' label tree."""
+        """The first label tree of the rankers."""
         return self._tree(self.parts.get(TREE, self.folder / TREE))
 
     @property

@@ -188,7 +188,7 @@ def _topk(model: LazyModelFolder, options: PredictionOptions) -> int:
 
 
 def head_post_processor(model: LazyModelFolder, method: str) -> str:
-    """Return the heads' post-processor. For averaging, "noop" is replaced by one that gives the rankers' scale."""
+    """Return the heads' post-processor. For averaging, "noop" is replaced, so that scores have the rankers' scale."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
     if name != "noop" or method not in MEANS:
@@ -199,7 +199,7 @@ def head_post_processor(model: LazyModelFolder, method: str) -> str:
 
 
 def own_features(model: LazyModelFolder, texts: Texts, X: Any, method: str) -> Features | None:
-    """Return the features that the caller passed, after checking that the model needs them and that they fit."""
+    """Check the features that the caller passed, and return them; return None if the model needs none."""
     if X is None:
         if model.makes_features or method == "transformer-only":
             return None

@@ -34,7 +34,7 @@ def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
 
 
 def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | None) -> csr_matrix:
-    """Widen the rankers' scores to all labels of the model, including labels unknown to the rankers."""
+    """Widen the scores to all labels of the model; drop them if the rankers know none of the ``allowed`` labels."""
     if allowed is not None and allowed.min() >= found.shape[1]:
         found = csr_matrix(found.shape, dtype=found.dtype)
     if found.shape[1] == nr_labels:

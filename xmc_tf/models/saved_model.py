@@ -34,7 +34,7 @@ def parts_of(model: LazyModelFolder) -> ModelParts:
 
 
 def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
-    """Return the label head if the model averages head and ranker scores; None if it uses only the rankers."""
+    """Return the label head, or None if the model uses only its rankers; raise an error for unsupported methods."""
     method = model.metadata.ensemble_method
     if method == "concat-only":
         return None

@@ -27,12 +27,12 @@ RANKER_MODES = ("full-model", "matcher", "ranker")
 
 
 def ranker_negatives(text: str) -> str:
-    """Check a ranker's negative sampling, which is a sum of tfn, man and usn."""
+    """Return a ranker's negative sampling, a sum of tfn, man and usn; a ValueError states what is allowed."""
     return _sum_of(text, ("tfn", "man", "usn"))
 
 
 def matcher_negatives(text: str) -> str:
-    """Check a matcher's negative sampling, which is "all", or a sum of tfn and man."""
+    """Return a matcher's negative sampling, "all" or a sum of tfn and man; a ValueError states what is allowed."""
     if text.lower() == "all":
         return "all"
     try:

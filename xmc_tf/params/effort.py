@@ -1,4 +1,4 @@
-"""Efforts, which choose the number and shapes of the label trees by the size of the data and the time to spend."""
+"""The options --trees and --effort. An effort chooses label trees that suit the data and the time to spend."""
 
 import argparse
 import dataclasses
@@ -90,7 +90,7 @@ def params_of_effort(
 def encoder_params_of_effort(
     params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
 ) -> XTransformerParams:
-    """Return the parameters with rankers' trees that suit the data; keep solver settings and fine-tuning tree."""
+    """Return the parameters with new trees for the rankers; the solver settings and the fine-tuning tree stay."""
     if effort is not None and params.only_encoder:
         raise InputError(
             f"the effort {effort!r} chooses the rankers' trees, but there are no rankers", received="--only-encoder",

@@ -69,8 +69,8 @@ class LinearLevelParams(Params):
     eps: float = param_field(0.1, above=0, help="tolerance of the solver; smaller is more exact and slower")
     bias: float = param_field(1.0, help="value of the constant bias feature; 0 or less: no bias")
     threads: int = param_field(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
-    verbose: int = param_field(0, low=0, help="verbosity of the solver")
-    newton_eps: float = param_field(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL (solved in its dual form)")
+    verbose: int = param_field(0, low=0, help="has no effect; accepted for compatibility with PECOS")
+    newton_eps: float = param_field(0.01, above=0, help="tolerance of L2R_L2LOSS_SVC_PRIMAL (solved in its dual form)")
 
     @property
     def nonzeros_limit(self) -> int | None:
@@ -128,14 +128,14 @@ class RankerParams(Params):
 
     mode: str = param_field("full-model", choices=choices.RANKER_MODES, help="part of the tree to train")
     ranker_level: int = param_field(
-        1, low=1, help="number of levels above the labels at which the matcher ends and the ranker begins"
+        1, low=1, help="number of last levels that form the ranker; the levels above form the matcher"
     )
     nr_splits: int = param_field(16, low=2, help="children per node of the levels added above an incomplete tree")
     min_codes: int | None = param_field(None, low=1, help="number of nodes of the top level added (default: nr_splits)")
     shallow: bool = param_field(False, help="add no levels above an incomplete tree")
     rel_mode: str = param_field(
         "disable", choices=choices.RELEVANCE_MODES,
-        help="levels at which relevance weights the loss: none, all (induce), or the last (ranker-only)",
+        help="levels at which relevance weights the loss: none (disable), all (induce), or the last (ranker-only)",
     )  # fmt: skip
     rel_norm: str = param_field(
         "no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document"

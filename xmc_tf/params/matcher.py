@@ -73,7 +73,7 @@ class MatcherParams(Params):
     )
     checkpoint_dir: str = param_field("", help="no effect: checkpoints are kept in the work folder")
     cache_dir: str = param_field("", help="cache of downloaded encoders; empty: the default of Hugging Face")
-    init_model_dir: str = param_field("", help="folder of a matcher to start from; empty: start from model_shortcut")
+    init_model_dir: str = param_field("", help="folder of an encoder or matcher to load instead of model_shortcut")
     # Options that PECOS does not have.
     pooling: str = param_field(
         "auto", choices=choices.POOLINGS,
@@ -170,9 +170,9 @@ class MatcherPredParams(Params):
     )  # fmt: skip
     ensemble_method: str | None = param_field(
         None, choices=choices.ENSEMBLES,
-        help="how to combine the scores of the label head and the rankers (default: average if the head was trained "
-        "with cross-entropy, else the rankers' scores alone); in PECOS's parameter files, transformer-only applies "
-        "only to the scores during fine-tuning, and the rankers alone score the final labels",
+        help="how to combine the scores of the label head and the rankers (default: root_average if the head was "
+        "trained with cross-entropy, else the rankers' scores alone); in PECOS's parameter files, transformer-only "
+        "applies only to the scores during fine-tuning, and the rankers alone score the final labels",
     )  # fmt: skip
     truncate_length: int = param_field(
         128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"

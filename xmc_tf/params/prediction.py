@@ -1,4 +1,4 @@
-"""Prediction options: one class for all models, which serves both flags and Python keywords."""
+"""Prediction options of all models, as command-line flags and as Python keywords."""
 
 import argparse
 import dataclasses
@@ -18,7 +18,7 @@ from xmc_tf.params.values import param_field
 SEARCH = ("only_topk", "beam_size", "post_processor")
 """The options of the search through the tree, which training records as the model's defaults."""
 DECISIONS = ("scores", "threshold", "min_precision")
-"""The options that decide about the kind of scores, and about the labels that are good enough."""
+"""The options that select the kind of scores, and the labels that are good enough to return."""
 
 _OWN = "(default: as trained)"
 _FLAGS = {
@@ -45,8 +45,8 @@ class PredictionOptions(Params):
         scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
             probabilities if the model was trained to predict them).
         threshold: minimum score of a label (default: none).
-        min_precision: return as many labels as possible of which at least this share is right, measured on held-out
-            documents.
+        min_precision: minimum share of correct labels among those returned, measured on held-out documents; as many
+            labels as possible are returned.
         ensemble_method: for an XR-Transformer, the scores to use: "concat-only" for the rankers', "transformer-only"
             for the label head's, or "average", "root_average", "rank_average" or "round_robin" to combine both.
         max_pred_chunk: number of documents to predict at a time; smaller saves memory.
@@ -70,8 +70,8 @@ class PredictionOptions(Params):
     threshold: float | None = param_field(None, help="minimum score of the labels returned")
     min_precision: float | None = param_field(
         None, above=0, below=1,
-        help="return as many labels as possible, up to -k per document, of which at least this share is right (0 to "
-        "1), measured on documents held out from training",
+        help="minimum share of correct labels among those returned (0 to 1), measured on documents held out from "
+        "training; as many labels as possible are returned, up to -k per document",
     )  # fmt: skip
     ensemble_method: str | None = param_field(
         None, choices=ENSEMBLES,
@@ -89,7 +89,7 @@ class PredictionOptions(Params):
             raise InputError("--threshold and --min-precision are mutually exclusive", fix="leave one of them out")
         if self.scores == "probability" and self.post_processor is not None:
             raise InputError(
-                "probabilities have no post-processor", received=self.post_processor,
+                "--post-processor does not apply to probabilities", received=self.post_processor,
                 fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
             )  # fmt: skip
 

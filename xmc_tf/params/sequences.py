@@ -31,7 +31,7 @@ class SequenceParams(Params):
         50, low=2, high=10_000, help="maximum length of a sequence: the model sees only the last items"
     )
     sliding_step: int = param_field(
-        25, low=1, help="step, in items, between a long history's sequences; at most max_len; smaller repeats more"
+        25, low=1, help="number of items from one sequence of a user to the next, at most max_len; smaller repeats more"
     )
     num_workers: int = param_field(2, low=1, high=64, help="number of threads that prepare batches in advance")
     # Model.
@@ -80,7 +80,7 @@ class SequenceParams(Params):
     )
     route: str = param_field(
         "features", choices=("features", "rows"),
-        help="what ranks exchange for a sampled loss: embeddings of positions (features), or rows of sampled items",
+        help="what ranks exchange for a sampled loss: the transformer's outputs (features), or sampled items (rows)",
     )  # fmt: skip
     wire: str = param_field("fp32", choices=WIRES, help="format of the numbers exchanged; fewer bits are less exact")
     # Output.

@@ -105,7 +105,7 @@ SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the command's flags that have no effect, each with one value. Only the reference lists them, not the help."""
+    """Add the command's flags that have no effect, each with one value. They are in the reference, not in the help."""
     for flag in WITHOUT_EFFECT[command]:
         parser.add_argument(*SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
@@ -199,7 +199,7 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the names of the labels; each line of --labels is then a "
         "concept's identifier or preferred name",
     )  # fmt: skip
-    enough = "true if label names are used, or for 200 documents or more with no encoder or with cross-entropy"
+    enough = "true if label names are used, or for 200 or more documents and either no encoder or a cross-entropy loss"
     flags.add_argument(
         "--probabilities", type=truth, default=None, metavar="true/false",
         help="predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores; they "
@@ -216,7 +216,7 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
 
 def add_keep_training_data(flags: _Flags, default: bool | None = False) -> None:
     """Add --keep-training-data. With the default None, training on a table decides by data size."""
-    said = "up to 20 MB" if default is None else str(default).lower()
+    said = "true for up to 20 MB" if default is None else str(default).lower()
     flags.add_argument(
         "--keep-training-data", nargs="?", const=True, type=truth, default=default, metavar="true/false",
         help="keep the training documents' features and labels in the model, for xmc-tf append; they take about 8 "
@@ -240,7 +240,7 @@ def add_layout(parser: _Flags, default: str = "table") -> None:
 
 
 def add_force(parser: _Flags) -> None:
-    parser.add_argument("--force", action="store_true", help="replace files that this command has not written")
+    parser.add_argument("--force", action="store_true", help="replace files even if this command did not write them")
 
 
 def add_verbosity(parser: _Flags) -> None:

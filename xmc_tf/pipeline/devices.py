@@ -9,7 +9,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Assign GPUs to this process, if there are any, before TensorFlow starts computing; return the device names."""
+    """Select the GPUs of this process, before TensorFlow starts computing. Return their names, or "CPU" for none."""
     with muted_stderr():
         import tensorflow as tf
 

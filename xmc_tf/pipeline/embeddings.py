@@ -72,7 +72,7 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
 
 
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """Create the file or open an unfinished one; return the numbers of blocks that it already contains."""
+    """Create the file unless it already contains blocks of an earlier run; return the numbers of these blocks."""
     records = list(path.parent.glob("done.*"))
     done = sorted({block for record in records for block in _blocks_in(record)})
     if not path.exists() or not done:

@@ -121,13 +121,13 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
-    """Return the documents held out from encoder and auxiliary rankers, ascending; none if there are few documents."""
+    """Return the documents to hold out from encoder and auxiliary rankers, ascending; empty if there are too few."""
     folds = held_out_folds(nr_documents, seed)
     return folds[0] if folds else np.zeros(0, np.int64)
 
 
 def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray | None:
-    """Return a mask of the sparse features that exist only because of the held-out documents; None if there are none.
+    """Return a mask of the sparse features that exist only due to held-out documents; None without sparse features.
 
     A vectorizer drops the rarest features. Some features reach the minimum number of documents only with the held-out
     documents. New documents never have such features, so keeping them would make held-out scores too low.

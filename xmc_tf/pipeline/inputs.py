@@ -256,7 +256,7 @@ class TrainingInputs:
             check_pair(held_out.X, held_out.Y, called.get("X", "validation features"), called.get("Y", "labels"))
             if held_out.X.nr_features != train.X.nr_features:
                 raise InputError(
-                    "the validation features do not fit the training features",
+                    "the validation features (-xt) do not fit the training features (-x)",
                     expected=f"{train.X.nr_features:,} columns",
                     received=f"{held_out.X.nr_features:,}",
                 )

@@ -157,7 +157,7 @@ class Stages:
         (part / _BEGUN).write_text(json.dumps({"hash": key}), encoding="utf-8")
 
     def _complete(self, part: Path, name: str, key: str, record: Record, seconds: float) -> None:
-        """Rename the filled folder to its final name."""
+        """Write the record to the filled folder, and rename the folder to its final name."""
         content = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": record}
         (part / _RECORD).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         target = self.folder / name

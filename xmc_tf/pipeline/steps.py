@@ -1,4 +1,4 @@
-"""The steps of training, each a stage: its inputs, and the function that computes it."""
+"""The steps of training. Each is a stage, defined by its inputs and the function that computes it."""
 
 import dataclasses
 import shutil
@@ -56,7 +56,7 @@ def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
 
 
 def _without_reading(params: MatcherPredParams) -> dict[str, Any]:
-    """Return a level's prediction options, except those for reading documents, which are the same for all levels."""
+    """Return a level's prediction options without those for windows, which are inputs of the stage anyway."""
     return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
 
 
@@ -133,7 +133,7 @@ class TrainingSteps:
                 "truncate_length exceeds the maximum length of the encoder",
                 expected=f"at most {stage.record['max_length']:,}",
                 received=f"{self.recipe.reading.max_length:,}",
-                fix=f"--truncate-length {stage.record['max_length']}",
+                fix=f"use --truncate-length {stage.record['max_length']}",
             )
         self._tokenizer_in = stage.folder / "encoder"
         return stage

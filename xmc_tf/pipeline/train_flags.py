@@ -230,8 +230,8 @@ def _add_prediction(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--ensemble-method", choices=ENSEMBLES,
         help="scores to use: only the rankers' (concat-only), only the label head's (transformer-only), or a "
-        "combination of both (default: average if the head is trained with cross-entropy, else concat-only if there "
-        "are rankers)",
+        "combination of both (default: root_average if the head is trained with cross-entropy, else concat-only if "
+        "there are rankers)",
     )  # fmt: skip
 
 

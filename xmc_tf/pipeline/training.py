@@ -79,7 +79,7 @@ def make_parts(
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
-    """Return the metadata that all models have in common."""
+    """Return the metadata that every XR-Transformer has."""
     return {
         "model": "XTransformer",
         "train_params": portable(recipe.params).to_json(),

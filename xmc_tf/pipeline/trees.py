@@ -32,7 +32,7 @@ def train_rankers(
     threads: int = -1,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Train the rankers into ``folder/ranker``, ``folder/ensemble/1`` and so on, as in a model folder.
+    """Train the rankers, and save them to ``folder/ranker``, ``folder/ensemble/1/ranker`` and so on.
 
     All ranks must call this function.
     """
@@ -84,7 +84,7 @@ def cluster_labels(
     label_features: Any = None,
     threads: int = -1,
 ) -> dict[str, Any]:
-    """Build a tree of similar labels from their own features or their documents' features.
+    """Build a label tree from ``label_features``, or else features of the labels' documents; write it to ``folder``.
 
     All ranks must call this function with the same X.
     """

@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
     """Run ``work()`` on rank 0, and return its result or raise its error on all ranks. All ranks must call it.
 
-    The ranks exchange a message every ``every_s`` seconds; otherwise, the transport would take rank 0 for hung, and a
-    dead rank would go unnoticed. ``work`` must not communicate with other ranks. Its result is sent to all ranks, so it
+    The ranks exchange a message every ``every_s`` seconds. Without them, the transport could time out, and a dead rank
+    would go unnoticed. ``work`` must not communicate with other ranks. Its result is sent to all ranks, so it
     should be small.
     """
     if communicator.size == 1:

@@ -35,7 +35,7 @@ class EncoderSize:
 
     @property
     def weights(self) -> int:
-        """The number of all weights, including embeddings of tokens and positions."""
+        """The total number of weights, including embeddings of tokens and positions."""
         return self.layer_weights + (self.vocabulary + self.positions) * self.width
 
     def forward_flops(self, tokens: int) -> float:
@@ -138,12 +138,12 @@ class Machines:
         return self.hosts * self.ranks_per_host
 
     def ring_seconds(self, sent: float) -> float:
-        """Return the seconds of an all-reduce in which each rank sends ``sent`` bytes to the next rank."""
+        """Return the duration of an all-reduce in which each rank sends ``sent`` bytes to the next rank."""
         # Neighbours in the ring share a host, so only one rank per host uses the network.
         return sent / (self.network if self.hosts > 1 else _WITHIN_A_HOST)
 
     def pairwise_seconds(self, sent: float) -> float:
-        """Return the seconds of an all-to-all in which each rank sends ``sent`` bytes, evenly to all other ranks."""
+        """Return the duration of an all-to-all in which each rank sends ``sent`` bytes, evenly to all other ranks."""
         leaving = (self.ranks - self.ranks_per_host) / max(self.ranks - 1, 1)
         # All ranks of a host send at the same time.
         per_rank = self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
@@ -151,7 +151,7 @@ class Machines:
 
 
 def parse_hosts(text: str) -> tuple[int, int]:
-    """Return the number of hosts and of ranks per host from ``4x8``, or from ``8`` for one host."""
+    """Parse ``4x8`` (hosts x ranks per host) or ``8`` (ranks on one host); return hosts and ranks per host."""
     match = re.fullmatch(r"(?:(\d{1,5})\s*[x×X*]\s*)?(\d{1,5})", text.strip())
     hosts, ranks = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if hosts < 1 or ranks < 1:

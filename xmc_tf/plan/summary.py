@@ -109,7 +109,7 @@ def _assumptions(encoder: EncoderSize | None, options: FineTuningOptions) -> lis
 def warn_of_needs(
     data: DataSizes, folder: Path, threads: int, *, trees: int, shape: FineTuningOptions, streamed: bool | None = None
 ) -> None:
-    """Log the resources that training linear models needs if it takes long. Warn if memory or disk is too small."""
+    """Log the estimated needs of a linear training run if it takes long. Warn if memory or disk space is too small."""
     machine = Machines(1, 1, threads)
     stages = [
         tree(data, machine, shape.max_leaf_size),

@@ -87,7 +87,7 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Return the levels in a folder and their search layout, or None if it is missing or unusable. With a layout,
+    """Return the levels in a folder, and their search layout (None if there is none that can be used). With a layout,
     weights are read and checked on first use.
     """
     folder = Path(folder)

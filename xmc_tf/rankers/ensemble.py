@@ -20,9 +20,9 @@ GROWTH = 32  # a deeper search looks for this many times as many labels
 
 
 def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
-    """Return each document's best labels, best first. ``search(n)`` finds n labels; the first call finds ``first``,
-    and deeper searches only append labels. A longer list therefore begins with the shorter one, although the results of
-    several trees depend on n.
+    """Return the ``only_topk`` best labels of each document. ``search(n)`` finds n labels; the first search finds
+    ``first``, and deeper searches only append labels. With a larger ``only_topk``, the list therefore begins with the
+    same labels, although deeper searches may rank labels differently.
     """
     found = search(first)
     while first < only_topk:
@@ -32,7 +32,7 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Append the new labels in ``more``, with scores capped at the last label's (``shares``: multiplied by it)."""
+    """Append the labels that only ``more`` has. Their scores are capped at the last score (``shares``: times it)."""
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
     owners = np.repeat(np.arange(found.shape[0]), sizes)
@@ -79,8 +79,8 @@ POOL = 30  # labels that each tree finds in the first search; a label that a tre
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees, whose scores are averaged. A label that is not among the best of a tree
-    scores 0 there. If scores can be negative, every tree therefore scores the labels that the other trees have found.
+    """Linear rankers over several label trees, whose scores are averaged. A label that a tree does not find scores 0
+    there. If scores can be negative, every tree instead scores all labels that any tree has found.
     """
 
     models: list[XLinear]

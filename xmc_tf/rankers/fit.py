@@ -121,8 +121,8 @@ def train_streamed(
     data: RankerData, folders: Sequence[Path], *, params: RankerParams | None = None,
     pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train rankers whose weights do not fit in memory, with the same bits as `train_trees`. Each cluster is written to
-    the search layout as soon as it is solved, in a new folder for each tree.
+    """Train rankers whose weights do not fit in memory; the result is that of `train_trees`, bit for bit. Each cluster
+    is written to the search layout as soon as it is solved, in a new folder for each tree.
     """
     X = data.X
     check_pair(X, data.Y)

@@ -4,7 +4,7 @@ For a tree with cluster matrices C_0 … C_D and labels Y (all CSC), the trainin
 
 * labels Y_t = Y_{t+1} C_{t+1}: a document is a positive of a node if it is a positive of one of the node's labels,
 * matched documents M_t: Y_{t-1} (tfn), predictions of the upper levels (man), user-supplied negatives (usn), or a sum,
-* costs of positives R_t = R_{t+1} C_{t+1}, scaled per document; none if relevance is disabled.
+* costs of positives R_t = R_{t+1} C_{t+1}, scaled per document (ranker-only: for labels, not clusters; disable: none).
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from xmc_tf.tree.label_tree import cluster_matrix, upper_splits
 
 @dataclass(frozen=True, eq=False)
 class LevelProblem:
-    """The training problem of one level of rankers."""
+    """The training problem of one level: the labels, matched documents and costs that its rankers are trained with."""
 
     labels: csc_matrix  # documents × nodes of the level; the values of the entries are ignored
     clusters: csc_matrix  # nodes of the level × parents
@@ -85,8 +85,8 @@ def cost_chain(
 def matched_documents(
     scheme: str, teacher: csc_matrix, predicted: spmatrix | None, user: spmatrix | None
 ) -> csc_matrix:
-    """Return a matrix of documents × parents with the documents matched to each parent. ``scheme`` is a sum of tfn
-    (``teacher``), man (``predicted``) and usn (``user``).
+    """Return the documents matched to each parent, as a matrix of documents × parents. ``scheme`` is a sum such as
+    "tfn+man" of tfn (``teacher``), man (``predicted``) and usn (``user``).
     """
     if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
         pattern = sorted_csc(teacher)
@@ -188,7 +188,7 @@ def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """Return the cluster matrices from a single root down. Add levels if the top level has several nodes."""
+    """Return the cluster matrices from a single root down. Add levels if the first one has several columns."""
     if not chain:
         return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]
@@ -280,9 +280,9 @@ class RankerData:
     user_negatives: Mapping[int, spmatrix] | None = None  # keys: see `user_matching`
 
     def levels(self, params: RankerParams) -> list[Levels]:
-        """Return the training problems of the levels of each tree."""
+        """Return the training problems of each tree."""
         return [self.levels_of(tree, params) for tree in self.trees]
 
     def levels_of(self, tree: LabelTree, params: RankerParams) -> Levels:
-        """Return the training problems of the levels of one tree."""
+        """Return the training problems of one tree."""
         return Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives)

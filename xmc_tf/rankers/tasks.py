@@ -81,7 +81,7 @@ def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
 
 
 def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
-    """Return the tasks of clusters. ``entries`` counts the feature values of each cluster's matched documents."""
+    """Return the tasks of clusters with ``children`` labels and ``entries`` feature values in matched documents."""
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)

@@ -87,7 +87,7 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequ
                 if level is levels[-1]
                 else "a label's cluster is not in the tree",
                 expected="labels that the model can predict",
-                fix="remove it from the selected outputs; this model was pruned",
+                fix="remove it from the selected labels; this model was pruned or restricted to other labels",
             )  # fmt: skip
         above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
         keys, rank = np.unique(above, return_inverse=True)
@@ -218,7 +218,7 @@ class XLinear:
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels (None: to all). The search then visits only nodes above them."""
+        """Restrict predictions to ``labels`` (None: no restriction). The search visits only the nodes above them."""
         levels = self._all_levels or self.levels
         some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
         self.levels, self._all_levels = (levels, None) if some is None else (some, levels)
@@ -226,7 +226,7 @@ class XLinear:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
-        """Return rankers that share the weights and predict only those of ``labels`` (ascending) that are allowed."""
+        """Return rankers that predict only ``labels``, without those that are not allowed. They share these weights."""
         levels, some = self._all_levels or self.levels, restricted(self.levels, labels)
         chunks = with_children(self.chunks(self.nr_dense), levels, some)
         return replace(self, levels=some, _all_levels=levels, _chunks=chunks)
@@ -262,7 +262,7 @@ class XLinear:
         if only_topk is not None:
             most[-1] = only_topk
         if min(most) < 1:
-            raise InputError("beam size and top k must be at least 1", received=f"{most}, from the top level down")
+            raise InputError("beam_size and only_topk must be at least 1", received=f"{most}, from the top level down")
         # No level can keep more nodes than it has.
         most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
         parents = self.levels[0].clusters.shape[1]

@@ -92,7 +92,7 @@ def _backend(kind: Kind, reason: str) -> Communicator:
 
 
 def _abort_all_on_failure(communicator: Communicator) -> None:
-    """End all ranks when this one has an uncaught exception or its command fails."""
+    """Install hooks that end all ranks if this one has an uncaught exception or its command fails."""
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:

@@ -65,7 +65,7 @@ class Communicator(ABC):
         return unpack(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root).data)
 
     def gather(self, value: Value) -> list[Value]:
-        """Return the values of all ranks, in rank order, on rank 0, and an empty list on the other ranks."""
+        """On rank 0, return the values of all ranks in rank order. On the other ranks, return an empty list."""
         if self.size == 1:
             return [value]
         data = _dump(value)

@@ -13,7 +13,7 @@ with muted_stderr():
 
 
 class HorovodCommunicator(Communicator):
-    """A communicator over Horovod, through main memory. Its operation names differ from those of training steps."""
+    """A communicator over Horovod that uses only main memory. Its operation names differ from those of training."""
 
     def __init__(self) -> None:
         hvd.init()

@@ -92,7 +92,7 @@ def write_own_ranges(
 
 
 def unfinished_path(target: Path) -> Path:
-    """Return the path of an unfinished file. A leftover of an interrupted run is overwritten."""
+    """Return the path at which ``target`` is written until it is complete. Leftovers of older runs are overwritten."""
     return target.with_name(f".{target.name}.part")
 
 

@@ -1,4 +1,4 @@
-"""mpi4py, made compatible with TensorFlow, and waiting functions that leave the core to other ranks."""
+"""mpi4py, made compatible with TensorFlow, and functions that wait for MPI but leave the core to other ranks."""
 
 import os
 import time

@@ -4,7 +4,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
-    """Split documents into ranges of at most ``most`` entries, or one longer document. All ranks must call this.
+    """Split documents into ranges of at most ``most`` entries or of one longer document. All ranks must call this.
 
     All ranks get the same number of ranges; ranks with fewer get empty ranges at the end.
     """

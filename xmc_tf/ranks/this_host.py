@@ -18,7 +18,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def appears(file: Path, content: str, patience_s: float) -> bool:
-    """Return whether a file of another host is visible here. Network file systems show new files with a delay."""
+    """Wait until a file from another host is visible here with this content. Return False after ``patience_s`` s."""
     end = time.monotonic() + patience_s
     while True:
         with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def write_card(folder: str | Path, model: Model, report: Report, data: str) -> Path | None:
-    """Write a model card and return its path. Keep a ``README.md`` not written by xmc_tf, and return None."""
+    """Write a model card and return its path. Keep a ``README.md`` that xmc_tf did not write, and return None."""
     path = Path(folder) / CARD
     if is_foreign(path):
         _LOG.warning("%s was not written by xmc_tf and is kept; no model card is written", path)

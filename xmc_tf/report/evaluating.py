@@ -71,7 +71,7 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
         help="also measure ensembles of the predictions, combined in these ways",
     )  # fmt: skip
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
-    add("--labels", metavar="PATH", help="label names for the report, one per line")
+    add("--labels", metavar="PATH", help="file of label names, one per line")
     add_force(parser)
     add(
         "--report", metavar="DIR",
@@ -245,7 +245,7 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
 
 
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
-    """Return the documents that the model was not trained on, or all documents with ``--rows all``."""
+    """Return the documents that were not used in training; all with ``--rows all``, or if the model has no record."""
     trained = model.trained_documents
     if args.rows == ALL or trained is None:
         return rows

@@ -141,7 +141,7 @@ class ReportInputs:
 
     @property
     def nr_labels(self) -> int:
-        """The number of labels."""
+        """The number of labels, which are the columns of the true labels."""
         return int(self.truth.shape[1])
 
     @property

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     add("--data", required=True, metavar="DIR", help="prepared interactions that the model was trained on")
-    add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data to evaluate, with wildcards")
+    add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data to evaluate; may contain wildcards")
     add("--split", choices=("test", "validation"), default="test",
         help="item to predict for each user: the last (test) or the second to last (validation)")  # fmt: skip
     add("--batch-size", type=positive, default=256, metavar="INT", help="users in a batch, per rank")

@@ -15,8 +15,8 @@ _DESCRIPTION = """Export a sequence model as a SavedModel that TensorFlow Servin
 
     python -m xmc_tf.sequences.export -m model -o served/1
 
-A request has "history", names of items with the oldest first (a matrix of texts, padded with empty ones); the answer
-has "items", their "numbers" and "scores". On several ranks, each writes its rows of the item table."""
+A request has "history", a matrix of item names with the oldest first, padded with empty texts. The answer has
+"items", their "numbers" and "scores". On several ranks, each writes its rows of the item table."""
 
 
 def parser() -> argparse.ArgumentParser:

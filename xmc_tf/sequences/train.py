@@ -32,7 +32,7 @@ _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the 
     horovodrun -np 4 python -m xmc_tf.sequences.train --config configs/bert4rec.toml
     python -m xmc_tf.launch --np 2 -m xmc_tf.sequences.train --config configs/sasrec.toml
 
-The configuration names the folder of xmc_tf.sequences.prepare (data_dir) and the folder for the model (model_dir).
+The configuration names the folder that xmc_tf.sequences.prepare wrote (data_dir) and that of the model (model_dir).
 Rerun an interrupted command to resume, on the same or a different number of ranks."""
 
 
@@ -136,7 +136,7 @@ def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequencePa
 
 
 def _check_resumable(communicator: Communicator, work: Path, params: SequenceParams, data: PreparedFolder) -> None:
-    """Raise an error if parameters or data differ from the interrupted run; otherwise record them for the next run."""
+    """Raise an error if parameters or data differ from those of an interrupted run. If there is none, record them."""
     if communicator.rank != 0:
         return
     free = {"per_device_train_batch_size", "per_device_eval_batch_size", "num_workers", "model_parallel", "route",

@@ -103,7 +103,7 @@ class Request:
         return bytes(message.get("body", b""))
 
     def _hold(self, size: int) -> None:
-        """Reserve memory for a request, if it is large."""
+        """Reserve memory for a large request. Refuse it if it is too long, or if too much memory is reserved."""
         most = self._limits.max_bytes
         if size > most:
             raise RefusedError(413, f"the request is too long: at most {most:,} bytes")

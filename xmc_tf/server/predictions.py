@@ -1,8 +1,8 @@
 """Predictions over HTTP, in batches, with the paths, statuses and errors of TensorFlow Serving.
 
-One thread makes predictions. Requests that arrive while it is busy wait, and the next batch takes as many of them as
-fit. So an idle server answers without delay, a busy server predicts large batches, and no waiting time needs to be
-configured.
+One thread predicts one batch at a time. Requests that arrive in the meantime wait, and the next batch takes as many of
+them as fit. So an idle server answers without delay, a busy server predicts large batches, and no waiting time needs to
+be configured.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Batcher:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Finish the batch in progress, then stop."""
+        """Stop. Wait for the batch in progress, but drop its results."""
         assert self._runner is not None
         self._runner.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -30,7 +30,7 @@ class BestLabels(NamedTuple):
 
 
 def parse_question(body: bytes, limit: int) -> Question:
-    """Parse the body of a request."""
+    """Parse the body of a request, which may have up to ``limit`` bytes. Raise InputError if it is invalid."""
     content = parse_json(body, of="the request", limit=limit)
     signature = content.get("signature_name") or "serving_default"
     if not isinstance(signature, str) or signature not in SIGNATURES:

@@ -48,7 +48,7 @@ class Version:
         return found
 
     def predict(self, texts: Sequence[str], k: int) -> list[BestLabels]:
-        """Return the k best labels of each text."""
+        """Return the k best labels of each text, without those below the threshold."""
         threads = 1 if len(texts) == 1 else self._threads  # starting threads takes longer than one text
         found = self.model.predict(texts, beam_size=self._beam_size, only_topk=k, threads=threads)
         rows = []

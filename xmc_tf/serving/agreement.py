@@ -25,7 +25,7 @@ class Agreement(NamedTuple):
 
 
 def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
-    """Measure the precision of both predictions; values of k above the number of predicted labels are skipped."""
+    """Measure both predictions' precision at each k, up to the maximum number of predicted labels per document."""
     most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
     ks = [k for k in ks if k <= most]
     figures = [[measure(truth, one, ks=ks)[0].at("P", k) for k in ks] for one in (model, exported)]
@@ -33,7 +33,7 @@ def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequ
 
 
 def _first(predicted: csr_matrix) -> np.ndarray:
-    """Return the best label of each document, or -1 if it has no label."""
+    """Return the best predicted label of each document, or -1 if it has none."""
     some = np.diff(predicted.indptr) > 0
     out = np.full(predicted.shape[0], -1, np.int64)
     out[some] = predicted.indices[predicted.indptr[:-1][some]]

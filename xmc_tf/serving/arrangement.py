@@ -1,8 +1,8 @@
-"""The layout of one level's weights in the served graph, where siblings share rows of features.
+"""The layout of one level's weights in the served graph, in which siblings share rows of weights.
 
 The children of one parent form a group. If the beam contains every parent of a level, the whole level is one group.
-A group has a row for each feature with a weight in it, found by searching for the key ``group * features + feature``.
-Searches are few: one per group and feature of the query, not one per node. Rows have one of two forms:
+A group has a row for each feature that any of its nodes has a weight for. A search for ``group * features + feature``
+finds the row: one search per group and feature of the query, not one per node. Rows have one of two forms:
 
 blocks   a number for every sibling: fastest to add, but wastes memory if few siblings have a weight
 pairs    only the existing weights, each with its place among the siblings
@@ -150,7 +150,7 @@ class _Rows:
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of whole groups, or of a huge group's feature ranges: first group, features, places, values."""
+    """Yield (first group, features, places, values) for batches of groups; a huge group is split by features."""
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:
@@ -171,7 +171,7 @@ def _entries(
 
 
 def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the features, places and values of all weights at the places from ``low`` to ``high`` (exclusive)."""
+    """Return features, places and values of the weights of ``order[low:high]``; a place is a position in ``order``."""
     nodes = order[low:high]
     start = np.asarray(weights.indptr, np.int64)[nodes]
     counts = np.asarray(weights.indptr, np.int64)[nodes + 1] - start

@@ -44,7 +44,7 @@ class Client:
         [['scipy.sparse', …]]
 
     Args:
-        url: http://, https:// (REST) or grpc:// with host and port; a path after it (``/name``) names the model.
+        url: http:// or https:// (REST) or grpc://, with host and port. A path (``/name``) is the name of the model.
         model: name of the model on the server, if the URL does not contain it.
         timeout: maximum time to wait for an answer, in seconds.
     """
@@ -109,7 +109,7 @@ class Client:
             texts: the texts, as strings or as bytes in UTF-8.
             k: number of labels per text; None: the number that the model was exported with.
             batch: number of texts per request.
-            names: a dictionary, to which the names of the returned labels are added.
+            names: dictionary to which the names of the returned labels are added, with label numbers as keys.
 
         Returns:
             A texts × labels matrix of scores, descending within each row, like that of a model's own ``predict``.

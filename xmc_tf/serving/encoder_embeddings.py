@@ -74,7 +74,7 @@ class EncoderEmbeddings:
         return Dense(_of_length_one(combine(vectors, document)), TextWindows(_of_length_one(vectors), document))
 
     def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return the embeddings of windows, a limited number at a time, because long texts have many windows."""
+        """Compute the embeddings of windows in batches, because long texts have many windows."""
         size = tf.shape(ids)[0]
         pieces = tf.maximum((size + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE, 1)
         made = tf.TensorArray(tf.float32, pieces, element_shape=[None, self.dim], infer_shape=False)

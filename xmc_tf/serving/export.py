@@ -108,7 +108,7 @@ def export_model(
     if (0 if dense is None else dense.dim) != ranker.nr_dense:
         raise InputError(
             "the dense features do not fit the rankers",
-            expected=f"{ranker.nr_dense} dimensions",
+            expected=f"{ranker.nr_dense} dimensions, as in the training of the rankers",
             received=str(0 if dense is None else dense.dim),
         )
     nr_labels = parts.nr_labels
@@ -187,7 +187,7 @@ def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -
 
 
 def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
-    """Return the parts and options after choosing the scores and the threshold."""
+    """Drop the evidence if the scores are the rankers'; otherwise, set the threshold and the post-processor."""
     decision = decide(options, None if parts.evidence is None else parts.evidence.fusion)
     if not decision.probable:
         return parts._replace(evidence=None), options

@@ -72,7 +72,7 @@ class FusedSearch(tf.Module):
         return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
 
     def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
-        """Return the keys of the mentions whose labels become candidates; see ``xmc_tf.fusion.Fusion``."""
+        """Return the keys of the mentions that make their labels candidates, as in ``Fusion._candidates``."""
         if not self._names_are_documents:
             return tf.boolean_mask(mentions.keys, mentions.worth > 0)
         labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)

@@ -66,7 +66,7 @@ class BlendedSearch:
         return largest + (totals / counts)[:, None]
 
     def _mean(self, beams: Sequence[Beam], most: int) -> Beam:
-        """Return the best labels by their mean score over the beams; a label counts as 0 in beams that lack it."""
+        """Return the best labels by the (root) average of their scores; a label counts as 0 in beams that lack it."""
         count, roots = tf.shape(beams[0].nodes)[0], self._head.method == "root_average"
         shape = [count, self._rows.shape[0]]
         total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)

@@ -131,7 +131,7 @@ class NameMatches(tf.Module):
         return tf.while_loop(lambda at, _: at < longest, step, [zero, hashed])[1]
 
     def _known(self, hashes: tf.Tensor, rows: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Find known words; return a number for each (document, word) pair, and the place of each among the hashes."""
+        """Find the known words; return each (document, word) pair as one number, and its place in ``hashes``."""
         known = self.held[name].value()
         place = tf.minimum(tf.searchsorted(known, hashes), tf.size(known) - 1)
         found = tf.where(tf.gather(known, place) == hashes)[:, 0]

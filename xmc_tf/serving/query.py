@@ -74,7 +74,7 @@ class CallerEmbeddings:
 
 
 def required(*checks: tuple[tf.Tensor, str]) -> Any:
-    """Return a context whose ops abort the request if a condition is false; the error has the condition's message."""
+    """Return a context for ops that require these conditions. If one is false, the request fails with its message."""
     return tf.control_dependencies([
         tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)]) for condition, message in checks
     ])  # fmt: skip

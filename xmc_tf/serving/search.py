@@ -142,7 +142,7 @@ class MeanSearch:
 
 
 def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
-    """Return the best labels such that a longer list begins with the shorter ones; see ``xmc_tf.rankers.ensemble``."""
+    """Return the beams. A longer list of labels begins with the shorter list; see ``xmc_tf.rankers.ensemble``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH

@@ -142,7 +142,7 @@ class Answers(NamedTuple):
         return self._filled(nodes, scores, nodes >= 0)
 
     def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return as many of each document's best labels as ``counts`` (int32 [n]) requests, at most ``k``."""
+        """Return the best ``counts[i]`` labels (at most ``k``) of each document ``i``."""
         width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]

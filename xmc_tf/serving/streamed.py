@@ -16,7 +16,7 @@ BLOCK_BYTES = 64 << 20
 
 
 class StreamedVariables:
-    """Arrays written to a folder in blocks. Each has a variable for tracing, a placeholder that takes no memory."""
+    """Arrays that are written to a folder in blocks. In the graph, a variable without memory stands for each array."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)

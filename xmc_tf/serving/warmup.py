@@ -32,7 +32,7 @@ def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
             received=f"{count:,}",
         )
     if not len(texts):
-        raise InputError("there are no texts for warm-up requests", expected="a file of texts, one per line")
+        raise InputError("there are no texts for warm-up requests", expected="texts (-t), one per line")
 
 
 def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], count: int = 64) -> Path:

@@ -70,8 +70,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         matcher: options of fine-tuning.
         max_labels: maximum number of labels that ``predict`` returns per document (default: the rounded average number
             of labels per training document).
-        threshold: minimum score, from 0 to 1, of the labels that ``predict`` returns. It has no effect if each document
-            has exactly one label.
+        threshold: minimum score, from 0 to 1, of the labels that ``predict`` returns. It has no effect if ``fit``
+            receives one label per document (not lists).
         scored_labels: number of best labels per document that ``predict_proba`` and ``decision_function`` score; all
             other labels have a score of 0.
         beam_size: number of nodes kept at each level of the tree; larger values are slower and more exact.
@@ -197,8 +197,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """Return the scores of the best labels, from 0 to 1, as a matrix of documents × labels.
 
         A linear model that was trained on at least 200 documents returns calibrated probabilities. Other scores are
-        only suitable for ranking labels. If each document has exactly one label, the scores in each row are scaled to a
-        sum of 1.
+        only suitable for ranking labels. If ``fit`` received one label per document (not lists), the scores in each row
+        are scaled to a sum of 1.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -209,8 +209,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> csr_matrix | np.ndarray:
         """Return the model's scores of the best labels as a matrix of documents × labels.
 
-        For binary classification (two labels, exactly one per document), the result follows scikit-learn's convention:
-        one number per document, which is positive for the second label.
+        For binary classification (two labels; ``fit`` received one per document, not lists), the result follows
+        scikit-learn's convention: one number per document, which is positive for the second label.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -240,8 +240,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """Return the quality of ``predict``: the mean F1 score per document, or the accuracy for single labels.
 
         The F1 score is ``f1_score(y, predict(X), average="samples", zero_division=1)``. The accuracy is returned if
-        each document has exactly one label. scikit-learn's default for multi-label problems, subset accuracy, is not
-        used: it counts a document only if all its labels are right, which is uninformative with many labels.
+        ``fit`` received one label per document (not lists). scikit-learn's default for multi-label problems, subset
+        accuracy, is not used: it counts a document only if all its labels are right, which is rare with many labels.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -273,7 +273,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the whole model. For a transformer, this includes all files, so its folder is no longer needed."""
+        """Return the state to pickle. It includes all files of a transformer, whose folder is no longer needed."""
         state: dict[str, Any] = super().__getstate__()
         model = state.get("model_")
         return state if model is None or isinstance(model, XRLinear) else {**state, "model_": pack(model)}

@@ -40,7 +40,7 @@ class Targets:
     def shown(self, scores: csr_matrix, threshold: float) -> Any:
         """Return predictions in the form of the training labels; ``scores`` must have sorted indices.
 
-        Labels that score below the threshold are left out, unless each document has exactly one label.
+        Labels that score below the threshold are left out, unless ``fit`` received one label per document (not lists).
         """
         if self.single:
             best = [row_best(scores, row) for row in range(scores.shape[0])]

@@ -100,10 +100,10 @@ Documents: TypeAlias = Texts | Features
 
 
 def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: bool) -> Documents:
-    """Return the documents in the form that models read; raise an error if ``fit`` had texts and these are features.
+    """Return the documents in the form that models read.
 
-    The reverse is an error too. When fitting, set ``n_features_in_`` and ``feature_names_in_`` on the estimator;
-    otherwise, check the documents against them.
+    When fitting, set ``n_features_in_`` and ``feature_names_in_`` on the estimator. Otherwise, raise an error if the
+    features do not match them, or if ``fit`` received texts and these are features, or the reverse.
     """
     if fitting:
         for name in ("n_features_in_", "feature_names_in_"):

@@ -130,7 +130,7 @@ class ColumnOptions:
     python: bool = False
 
     def named(self, what: str) -> str:
-        """Return the flag or argument with which users select a column, for messages.
+        """Return the flag or argument that selects a column, for messages.
 
         Args:
             what: "text", "label", "document" or "id".
@@ -143,7 +143,7 @@ class ColumnOptions:
 def choose_columns(
     name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
 ) -> tuple[Columns, list[str]]:
-    """Return the columns to read, and a sentence for each guess, which is based on the first rows (up to `SAMPLE`)."""
+    """Return the columns to read, and a sentence for each choice that was guessed from the sample of rows."""
     options = _as_trained(options, name, columns, labelled)
     choice = _Choice(name, columns, sample[:_FIRST], options, labelled)
     document = choice.place(options.document, "document") if options.document else None
@@ -200,7 +200,7 @@ class _Choice:
                         f"{self.name}: column {columns[at]!r} has values other than 0 and 1",
                         expected="one column of labels, or several columns of 0 and 1, one for each label",
                         received=", ".join(repr(_text(row[at])[:40]) for row in self.rows[:3]),
-                        fix="--label-column NAME",
+                        fix="change --label-column (in Python, labels)",
                     )
             return None, [(at, columns[at]) for at in places]
         if options.labels is not None:

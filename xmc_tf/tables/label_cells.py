@@ -59,7 +59,7 @@ def labels_in(text: str, separator: str) -> list[str]:
 
 
 def are_whole_floats(labels: Iterable[str]) -> bool:
-    """Return whether all labels are whole numbers, some like 2580.0, which pandas writes if a cell is empty."""
+    """Return whether all labels are whole numbers, some written as 2580.0, as pandas does if a cell is empty."""
     found = list(labels)
     return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
 

@@ -44,7 +44,7 @@ class LabelData:
 
     @property
     def lists(self) -> list[list[Any]]:
-        """The labels of each document as a list of names or integers."""
+        """The labels of each document as a list of names or integers. Matrices have no such lists."""
         return [[label] for label in listed(self.values)] if self.form == SINGLE else self.values
 
     @property
@@ -55,7 +55,7 @@ class LabelData:
         return [[str(label) for label in labels] for labels in self.lists]
 
     def matrix(self) -> Any:
-        """Return the labels as a sparse matrix."""
+        """Return a matrix of labels as a sparse matrix, in CSR or CSC format."""
         if self.form == SPARSE:
             return self.values if self.values.format in ("csr", "csc") else self.values.tocsr()
         return csr_matrix(np.asarray(self.values, np.float32))
@@ -116,7 +116,7 @@ def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
 
 
 def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
-    """Convert a DataFrame to its only column, or to a matrix and the names of its columns."""
+    """Convert a DataFrame to a matrix and its column names; a single column without ``to_numpy`` becomes a list."""
     columns = list(getattr(frame, "column_names", None) or getattr(frame, "columns", frame))
     if len(columns) == 1 and not hasattr(frame, "to_numpy"):
         return listed(frame[columns[0]]), None

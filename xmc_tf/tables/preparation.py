@@ -1,4 +1,4 @@
-"""Read a table into its database: as a stream, with limited memory; interrupted runs can be resumed."""
+"""Stream a table into its database with limited memory; interrupted runs can be resumed."""
 
 import hashlib
 import logging
@@ -79,7 +79,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         options: how to read the table, and which documents to hold out.
 
     Raises:
-        InputError: the table cannot be read, its columns are unknown, or too many rows are unusable.
+        InputError: a table that cannot be read, unknown columns, too many unusable rows, or another table's database.
     """
     options, database = options or PrepareOptions(), Path(database)
     source = _opened(table, options)
@@ -149,7 +149,7 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
 
 
 def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Delete the documents but keep the runs; raise an error if they are the data set of another table."""
+    """Delete the documents but keep the runs; raise an error if the database belongs to another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
     if not unusable and _is_another(store, _name_of(table), wanted["source"]):
         of = store.meta("table")

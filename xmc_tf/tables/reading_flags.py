@@ -16,7 +16,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     add("--format", choices=KINDS, help="format of the table (default: detected)")
     add("--encoding", metavar="NAME", help="encoding of a text file (default: detected)")
     add("--separator", metavar="CHARACTER", help="separator of cells: one character, or tab (default: guessed)")
-    add("--header", type=truth, metavar="true/false", help="the first row holds the names of the columns")
+    add("--header", type=truth, metavar="true/false", help="the first row holds the column names (default: guessed)")
     add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     add("--text-column", "--column", metavar="NAME,…", help="text columns, joined (default: text, or guessed)")
     return group

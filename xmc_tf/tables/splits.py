@@ -30,11 +30,11 @@ class SplitOptions:
     def __post_init__(self) -> None:
         for name, share in (("validation", self.validation), ("test", self.test)):
             if not 0 <= share < 1:
-                raise InputError(f"the {name} share is out of range", expected="from 0 to below 1", received=str(share))
+                raise InputError(f"--{name} is out of range", expected="from 0 to below 1", received=str(share))
         if not -(1 << 63) <= self.seed < 1 << 63:
-            raise InputError("the split seed has more than 64 bits", received=str(self.seed)[:40], fix="--split-seed 0")
+            raise InputError("--split-seed exceeds 64 bits", received=str(self.seed)[:40], fix="use a smaller one")
         if self.validation + self.test >= 1:
-            expected = "shares of validation and test with a sum below 1"
+            expected = "a sum of --validation and --test below 1"
             received = f"{self.validation} + {self.test}"
             raise InputError("no documents are left to train on", expected=expected, received=received)
 

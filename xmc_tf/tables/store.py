@@ -144,7 +144,7 @@ class TableStore:
 
     @property
     def has_views(self) -> bool:
-        """Whether the database has views. Data sets never have any; a view in a foreign file may never end."""
+        """Whether the database has views. Data sets have none; reading a foreign file's view may never end."""
         try:
             found = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()
         except sqlite3.DatabaseError:

@@ -25,7 +25,7 @@ class Summary:
 
     @property
     def question(self) -> str:
-        """A question to the user if the labels are probably read incorrectly; otherwise ""."""
+        """A question to print if the labels were probably read incorrectly; otherwise ""."""
         if self.labels < _LEAST_LABELS or self.pairs > _MOST_PAIRS * self.labels:
             return ""
         return (

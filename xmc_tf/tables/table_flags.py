@@ -37,7 +37,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--test-table", metavar="FILE", help="table of the test documents (default: a share of the rows)")
     add("--test-label-lists", metavar="FILE", help="label lists of --test-table")
     add("--validation", type=float, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
-    add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to measure the model on")
+    add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to evaluate the model on")
     add("--split-seed", type=int, default=0, metavar="INT", help="random seed of the split")
 
 
@@ -57,7 +57,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the default database, which is beside the table; another name if that file belongs to something else."""
+    """Return the default path of a table's database, beside it; a different name if that file is something else."""
     table = Path(table)
     if table.name in ("", ".."):  # the current folder or a parent folder
         return table / "data.sqlite"

@@ -159,7 +159,7 @@ class RowWriter:
         return document
 
     def commit(self, rows_read: int | str, rows: int | None = None) -> None:
-        """Commit all rows added since the last commit, with the number of rows read ("all": then ``rows`` is given)."""
+        """Commit the added rows and ``rows_read``: the number so far, or "all" at the end, with the total ``rows``."""
         with self._store.writing() as write:
             new = self._new_documents
             write.executemany("INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", new)

@@ -45,7 +45,7 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
 
 
 def _matrices(folder: Path) -> list[Path]:
-    """Return the cluster matrices in a folder of a tree or of linear rankers (ours or PECOS's), the top first."""
+    """Return the matrix files, from the root down, in a folder of a tree or of linear rankers (ours or PECOS's)."""
     file, found = folder / CONFIG, sorted(folder.glob("C*.npz"))
     if not file.exists() and (folder / RANKER).is_file():
         files: list[Path] = []

@@ -44,7 +44,7 @@ class BinaryLevel:
         return np.diff(self.starts) - self.empties
 
     def work_before(self) -> np.ndarray:
-        """Return the cumulative work before each node and after the last one; it is roughly the number of entries."""
+        """Return the cumulative work (roughly, the number of entries) before each node, and after the last one."""
         lengths = self.entries.end - self.entries.begin + self.entries.dense.shape[1] + 8
         return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
 
@@ -133,7 +133,7 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
 
 
 def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:
-    """Return a level with the same nodes, in which the labels have other features."""
+    """Return a level with the nodes of ``level``, in which the labels have the given features."""
     root = first_level(features, pool)
     place = np.empty(features.nr_rows, np.int64)
     place[root.entries.order] = np.arange(features.nr_rows)

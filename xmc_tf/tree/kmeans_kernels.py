@@ -32,7 +32,7 @@ class LabelEntries(NamedTuple):
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on a node. Its members determine the centroids; sparse features come before dense ones."""
+    """The state of 2-means on a node. Members are the labels that determine its centroids. Dense features come last."""
 
     rows: np.ndarray  # place of each member
     left: np.ndarray  # whether it is on the left side
@@ -180,7 +180,7 @@ def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_rig
 
 @inner
 def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
-    """Return a dot product, added up in four partial sums, because LLVM would use vector gathers at half the speed."""
+    """Return a dot product. Four partial sums keep LLVM from using vector gathers, which are half as fast."""
     a = b = c = d = np.float32(0.0)
     k = first
     while k + 4 <= last:

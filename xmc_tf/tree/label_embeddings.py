@@ -104,8 +104,8 @@ PIECE_ENTRIES = 1 << 21
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """Compute "pifa" or "pii" embeddings on all ranks, unless the shared ``folder`` already contains them, and map the
-    result.
+    """Compute "pifa" or "pii" embeddings on all ranks, unless the shared ``folder`` already contains them, and
+    memory-map the result.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
@@ -152,7 +152,7 @@ def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
 def _pieces_of_rank(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, threads: int, share: np.ndarray | None
 ) -> Iterator[Features]:
-    """Yield the embeddings of this rank's labels, piece by piece."""
+    """Yield the embeddings of this rank's labels, piece by piece. For ``pii``, rank 0 yields those of all labels."""
     if share is None:  # a transposition takes less time than distributing it
         if communicator.rank == 0:
             yield as_features(label_embedding(method, None, Y, threads=threads))
@@ -181,7 +181,7 @@ def label_embedding(
 
     ==========================  ==========================================================================
     ``pifa``                    the sum of the features of a label's documents, scaled to length 1
-    ``pii``                     the label's documents themselves, scaled to length 1
+    ``pii``                     a label's column of ``Y`` (its documents as features), scaled to length 1
     ``pifa_lf_concat``          ``pifa`` and the label features ``Z`` side by side
     ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
     ==========================  ==========================================================================

@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 
 
 def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
-    """Return how often the labels must be halved so that no leaf has more than ``max_leaf_size``, and none is empty."""
+    """Return how often to halve the labels for leaves of at most ``max_leaf_size`` labels; no leaf may be empty."""
     if nr_labels <= max_leaf_size:
         return 0
     depth = max(1, math.ceil(math.log2(nr_labels / max_leaf_size)))

@@ -27,7 +27,7 @@ _NAME_LENGTH = 40
 
 
 class TreeView:
-    """The part of a tree to show: ``depth`` levels below the root. Clusters are named after ``words`` labels."""
+    """The part of a tree to show: ``depth`` levels below the root. A cluster's name lists ``words`` of its labels."""
 
     def __init__(
         self, tree: LabelTree, names: Sequence[str] | None = None, max_children: int = 16, depth: int = 2,
@@ -124,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_model_place(out, "folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)")
     out.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
-    out.add_argument("-y", "--label-path", metavar="Y.npz", help="documents × labels, to count label frequencies")
+    out.add_argument("-y", "--label-path", metavar="Y.npz", help="matrix of documents × labels, for label frequencies")
     out.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
     out.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
     out.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")

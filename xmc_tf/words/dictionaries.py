@@ -38,7 +38,7 @@ NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, n
 
 
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
-    """Learn rules for endings of two to six letters with which at least 90 % of the forms change in the same way."""
+    """Learn a rule for each ending of 2 to 6 letters if at least 90 % of the forms with it change in the same way."""
     step = max(1, len(lemma_of_form) // SAMPLE)
     changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
     for number, (form, lemma) in enumerate(lemma_of_form.items()):
@@ -90,7 +90,7 @@ class Strings(NamedTuple):
         return self.letters[begin : int(self.ends[number])].tobytes()
 
     def keys(self) -> np.ndarray:
-        """Return the key of each string, which is a word, as int64."""
+        """Return the int64 key of each word."""
         return keys_of_words(kernel_view(self.letters, np.uint8), kernel_view(self.ends, np.int64))
 
 
@@ -114,7 +114,7 @@ def dictionary_languages() -> frozenset[str]:
 
 @cache
 def load_dictionary(language: str) -> Dictionary:
-    """Map the dictionary of a language from the cache; on first use, create it and write it to the cache."""
+    """Memory-map the dictionary of a language from the cache; on first use, create it and write it to the cache."""
     folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
     if not (folder / "keys.npy").exists():
         _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
@@ -161,7 +161,7 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
 
 
 def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms and lemmas in simplemma's dictionary where both are single words."""
+    """Yield the pairs (form, lemma) of simplemma's dictionary in which both are single words."""
     from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
 
     for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():

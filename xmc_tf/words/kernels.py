@@ -14,7 +14,7 @@ OWN = -1  # instead of the number of a lemma: the word itself
 
 
 class KeyTable(NamedTuple):
-    """Ascending keys, and for each value of their first bits the position where such keys begin."""
+    """Ascending keys. For each value of their first bits, ``buckets`` has the position of the first such key."""
 
     keys: np.ndarray  # int64, ascending
     buckets: np.ndarray  # int32
@@ -34,7 +34,7 @@ class LexiconArrays(NamedTuple):
 
 
 def key_table(keys: np.ndarray) -> KeyTable:
-    """Return the table of ascending keys. Keys are hashes, so their first bits leave only one or two to compare."""
+    """Return the table of ascending keys. Keys are hashes, so very few have the same first bits."""
     bits = max(1, len(keys).bit_length())
     shift = 64 - bits
     sizes = np.bincount((keys >> shift) + (1 << (bits - 1)), minlength=1 << bits)

@@ -79,7 +79,7 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Load the tables and slots, creating missing slots, and return the replicated arrays. All ranks must call it."""
+    """Load tables and slots, creating slots a table lacks. Return the replicated arrays. All ranks must call it."""
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
     manifest = communicator.broadcast(here)

@@ -58,7 +58,7 @@ def read_manifest(folder: str | Path) -> Manifest:
         if version not in (1, 2, VERSION):
             raise InputError(
                 f"{path} has an unknown version",
-                expected=f"{VERSION}",
+                expected=f"at most {VERSION}",
                 received=f"{version}",
                 fix="use the newer xmc_tf that wrote it",
             )
@@ -96,7 +96,7 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
                 f"{where}: table {name!r}: {shard.file} does not follow the file before it",
                 expected=f"rows from {at} on",
                 received=f"rows {shard.start} to {shard.stop - 1}",
-                fix="use the same partition on all ranks of the training",
+                fix="use the same partition on all ranks, or copy the whole checkpoint again",
             )
         at = shard.stop
     if at != rows:

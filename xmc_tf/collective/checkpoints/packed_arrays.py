@@ -108,7 +108,7 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
         whole = False
     if not whole:
         raise InputError(
-            f"{folder / str(saved.file)}, array {name!r}: the content has changed since it was saved",
+            f"{folder / str(saved.file)}, array {name!r}: its entry in the manifest is wrong",
             expected="a range of bytes inside the file",
             received=f"shape {saved.shape}, type {saved.dtype} from byte {saved.offset} on",
             fix="the manifest was damaged: copy the whole checkpoint again",

@@ -58,7 +58,7 @@ def write_shard(
 
 
 def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
-    """Read a file's rows that are in ``[start, stop)``. ``put`` gets each block and the number of its first row."""
+    """Read a file's rows that are in ``[start, stop)``. ``put`` gets each block's first row number, then the block."""
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
     if first >= last:
         return
@@ -106,7 +106,7 @@ def check_length(path: Path, length: int) -> None:
         )
     if (found := path.stat().st_size) != length:
         raise InputError(
-            f"{path} is {'cut short' if found < length else 'longer than it was'}",
+            f"{path} is {'cut short' if found < length else 'longer than when it was saved'}",
             expected=f"{length:,} bytes",
             received=f"{found:,} bytes",
             fix="copy it again, or go back to an earlier checkpoint",

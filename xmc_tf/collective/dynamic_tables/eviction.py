@@ -84,7 +84,7 @@ def kind_of(entries: IndexedIds, admitted: bool) -> np.ndarray:
 
 
 def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) -> tf.Tensor:
-    """Return the highest key to evict so that at most ``most`` ids of a kind remain, or -1. All ranks must call it."""
+    """Return the highest key to evict (-1: none) to keep at most ``most`` ids of a kind. All ranks must call it."""
 
     def keys() -> np.ndarray:
         entries = index.entries

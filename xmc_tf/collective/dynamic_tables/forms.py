@@ -128,7 +128,7 @@ _SERVED: ContextVar[dict[GrowingTable, ServedForm] | None] = ContextVar("served_
 
 @contextmanager
 def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> Iterator[list[ShardedTable]]:
-    """Yield the tables, with growing tables in the form that lookups in the block use. All ranks must call it."""
+    """Yield the tables, growing ones in their exported form, which lookups in the block use. All ranks must call it."""
     forms = {}
     for table in tables:
         if not isinstance(table, GrowingTable):

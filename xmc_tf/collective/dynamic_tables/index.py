@@ -74,7 +74,7 @@ class IdIndex:
 
     @property
     def entries(self) -> IndexedIds:
-        """The ids in the order in which they were first seen. The arrays are views of the index."""
+        """The ids in the order in which they were added. The arrays are views of the index."""
         return IndexedIds(*(values[: self._used] for values in self._entries))
 
     @property

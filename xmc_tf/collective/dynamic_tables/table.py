@@ -112,7 +112,7 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of this rank's hashes (1-D); training adds ids and assigns rows to admitted ones."""
+        """Return the local row numbers of this rank's hashes (1-D). In training, add ids and give admitted ids rows."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:

@@ -30,7 +30,7 @@ def of_graph(name: str, make: Callable[[], T]) -> T:
 
 
 def of_initial_values() -> AbstractContextManager[None]:
-    """Put the collectives of the block into an order of their own, independent of the training steps."""
+    """In the block, order collectives separately from those of the training steps."""
     return set_in_block(_CHAIN, "initial values")
 
 
@@ -52,7 +52,7 @@ _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
 def marked(
     name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
 ) -> Sequence[tf.Tensor]:
-    """Run ``collective()`` once ``inputs`` are ready, and return its results. Marks record its start and its end."""
+    """Run ``collective()`` as soon as ``inputs`` are ready, record its start and end, and return its results."""
     if tf.executing_eagerly():
         with MARKS.waiting_in(name):
             return collective()

@@ -54,7 +54,7 @@ _SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ``splits[r]`` rows to each rank r. Return the received rows by rank, and their number from each rank."""
+    """Send ``splits[r]`` rows to each rank r. Return the rows received, in rank order, and their number by rank."""
     moved, received = in_order(lambda: engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name))
     moved.set_shape([None, *tensor.shape[1:]])
     return _restored(moved, tensor.dtype), received
@@ -72,7 +72,7 @@ def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
 
 
 def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
-    """Return sums over the ranks that are bitwise equal on all ranks. Tensors of the same type share a message."""
+    """Return each tensor's sum over the ranks, bitwise equal on all of them. Tensors of one type share a message."""
     wide = [tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in wide}):
@@ -125,7 +125,7 @@ class GatheredRows(NamedTuple):
 
 
 def gather_rows(tensor: tf.Tensor, size: int, rank: int, name: str) -> GatheredRows:
-    """Return the rows of all ranks, any number from each. This is differentiable. All ranks must call it."""
+    """Gather the rows of all ranks, any number from each. The result is differentiable. All ranks must call it."""
     own = tf.shape(tensor)[:1]
     if size == 1:
         return GatheredRows(tensor, tf.range(own[0]))

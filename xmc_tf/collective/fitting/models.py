@@ -140,7 +140,7 @@ def _predict(communicator: Communicator, predict: Call, model: keras.Model) -> A
 
 
 def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> Any:
-    """Return the metrics of a batch over all ranks if the model trains over them."""
+    """Train or test on a batch. Return the metrics over all ranks if the model was compiled for them."""
     if not _over_ranks(model):
         return method()
     given = inspect.signature(method.func).bind(*method.args, **method.keywords)
@@ -209,7 +209,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback over all ranks. It checks replicas after the first step, and stops all ranks on NaN."""
+    """A callback that compares replicas after the first batch, and stops all ranks if TerminateOnNaN stops one."""
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()
@@ -223,5 +223,5 @@ class _SameOnAllRanks(keras.callbacks.Callback):
             return
         finite = self._communicator.allgather(bool(np.isfinite((logs or {}).get("loss", 0.0))))
         if ranks := [rank for rank, one in enumerate(finite) if not one]:
-            log.error("batch %d: the loss is not a number on ranks %s; all ranks stop", batch, ranks)
+            log.error("batch %d: the loss is not finite on ranks %s; all ranks stop", batch, ranks)
             self.model.stop_training = True

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
-    """Give each example the same weight in a model's steps, even if ranks have different numbers of examples."""
+    """Make a model's steps give each example of all ranks the same weight, and normalize batches over all ranks."""
     for name in ("train_step", "test_step"):
         # The method of the class, because a model may be compiled twice.
         step = functools.partial(getattr(type(model), name), model)
@@ -207,7 +207,7 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
 
 
 def announce_own_metrics(model: keras.Model) -> None:
-    """Warn that the variables of metrics that are not Keras' own are summed over the ranks."""
+    """Warn about metrics that are not part of Keras: by default, their variables are summed over the ranks."""
     compiled = model._compile_metrics  # those that the user has passed to ``compile``
     passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
     for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):

@@ -96,7 +96,7 @@ def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> tupl
 
 
 def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, width: int) -> tf.Tensor:
-    """Arrange the values that the ranks sent for each vector in rank order: ``[vectors, ranks * width]``."""
+    """Return the received values, ``[vectors, ranks * width]``: for each vector, those of the ranks in order."""
     of_ranks = tf.reshape(received, [table.size, tf.shape(vectors)[0], width])
     return tf.reshape(tf.transpose(of_ranks, [1, 0, 2]), [-1, table.size * width])
 
@@ -152,8 +152,8 @@ class _OfAllRows(keras.layers.Layer):
 class TiedHead(_OfAllRows):
     """The scores of all rows of an Embedding, ``inputs @ embeddings.T``: for example, a language model's tied head.
 
-    Every rank multiplies the inputs of all ranks by its own rows. As in one process, scores and gradients have one
-    column for each row. The Embedding may be sharded or not.
+    Every rank multiplies the inputs of all ranks by its own rows. The scores and gradients are those of one process,
+    whether the Embedding is sharded or not.
 
     Example:
         >>> items = keras.layers.Embedding(10_000, 64)
@@ -172,7 +172,7 @@ class TiedHead(_OfAllRows):
         self.use_bias = use_bias
 
     def build(self, input_shape: Any = None) -> None:
-        """Create the bias, if there is one.
+        """Create the bias, if ``use_bias`` is set.
 
         Args:
             input_shape: ignored.

@@ -91,7 +91,7 @@ class Gradients(NamedTuple):
         return self._times([factor] * (len(self.of_variables) + len(self.rows)))
 
     def summed(self, size: int) -> "Gradients":
-        """Return the gradients summed over the ranks, except those of this rank's own rows. All ranks must call it."""
+        """Return the gradients summed over the ranks. Those of a shard's rows already are. All ranks must call it."""
         if size == 1:
             return self
         of_variables = list(self.of_variables)

@@ -31,7 +31,7 @@ _LARGEST = 2.0**100
 
 
 class LossScale(tf.Module):
-    """The loss scale. It doubles after ``growth_steps`` finite steps, and halves after infinite ones (None: never)."""
+    """A loss scale that doubles after ``growth_steps`` finite steps and halves after any other step. None: constant."""
 
     def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
         super().__init__(name="loss_scale")
@@ -117,7 +117,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
-        """The learning rate of replicated variables and tables. With a schedule, it is that of the next step."""
+        """Set the learning rate or schedule of replicated variables and tables."""
         self.inner.learning_rate = value
 
     @property
@@ -273,7 +273,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             )
 
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
-        """Return (variable, table, slot name) in the order of an optimizer in a single process."""
+        """Return (variable, table, slot name) for each variable that a single process would save, in its order."""
         if not self.built or self.exact:
             return [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
         replicated = [variable for variable in self.trained if table_of(variable) is None]

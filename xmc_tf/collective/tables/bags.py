@@ -1,4 +1,4 @@
-"""Bags of ids and their combined rows. A few operations serve all features of a lookup, rather than each feature."""
+"""Bags of ids and their combined rows. All features of a lookup are combined in a few operations, not one by one."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -74,7 +74,7 @@ def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None 
     elif combiner is not None and (ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1):
         raise InputError(f"ragged {name} cannot be combined", expected="two dimensions", received=str(ids.shape))
     if not ids.dtype.is_integer:
-        raise InputError(name, expected="whole numbers", received=ids.dtype.name)
+        raise InputError(f"{name} have the wrong type", expected="whole numbers", received=ids.dtype.name)
     if combiner is not None and ids.shape.rank in (None, 0):
         raise InputError(f"{name} cannot be combined", expected="one dimension or more", received=str(ids.shape))
     return Bags(ids, combiner, weights)

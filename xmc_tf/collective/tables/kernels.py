@@ -8,8 +8,8 @@ _MIXING = np.uint64(0x9E3779B97F4A7C15)
 @kernel
 def unique_by_owner(ids, bounds, places, unique, owners, positions, counts):
     """Find the distinct ids, ordered by owner and then by first occurrence, and return their number. ``bounds`` holds
-    the first id of each owner except the first. ``places`` is all -1, and its length is a power of two greater than the
-    number of ids. ``counts`` is all zeros. The kernel fills ``unique``, ``positions`` and ``counts``. ``owners`` is
+    the first id of each owner from the second on. ``places`` is all -1, and its length is a power of two greater than
+    the number of ids. ``counts`` is all zeros. The kernel fills ``unique``, ``positions`` and ``counts``. ``owners`` is
     working memory; it and ``unique`` are as long as ``ids``.
     """
     mask, found = np.uint64(len(places) - 1), 0

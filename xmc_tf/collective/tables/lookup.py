@@ -23,7 +23,7 @@ HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
-    """Raised for ids out of range: a ValueError and, as TensorFlow converts those in ops, an InvalidArgumentError."""
+    """Raised for ids out of range. TensorFlow converts a ValueError in an op to InvalidArgumentError, so it is both."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids, sorted by owner, to the owners. Return the received ids and their counts. All ranks must call it."""
+    """Send ids, sorted by owner. Return the received ids and how many each rank sent. All ranks must call it."""
     arrays = [ids, counts, tf.cast(check, tf.int64)]
     message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])

@@ -198,7 +198,7 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that sends each example to each rank with rows of its pairs, and gets gradients."""
+    """Return the bytes of a step that sends examples to their rows' owners, and gets back scores and gradients."""
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
 

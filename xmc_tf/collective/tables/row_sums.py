@@ -11,7 +11,7 @@ from xmc_tf.collective.tables.kernels import add_rows, unique_by_owner
 
 class UniqueIds:
     """The distinct values of int64 numbers, ordered by owner and then by first occurrence. ``bounds`` holds the first
-    number of each owner except the first.
+    number of each owner from the second on.
     """
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray = np.empty(0, np.int64)) -> None:  # noqa: B008

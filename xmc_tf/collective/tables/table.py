@@ -176,8 +176,8 @@ def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
 
 
 class _NotByOneRank:
-    """The answer when Keras' optimizers ask whether the gradient of a variable replaces it: always no. Only they ask,
-    so this is the place to raise an error if one of them would update a shard without the other ranks.
+    """The value of a variable's ``overwrite_with_gradient``: always False. Only Keras' optimizers read it, so reading
+    it raises InputError if a Keras optimizer would update a shard without the other ranks.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -204,7 +204,7 @@ def updated_over_ranks() -> AbstractContextManager[None]:
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:
-    """Return the table whose local rows ``variable`` holds, or None for other variables."""
+    """Return the table that a variable represents, or whose local rows it holds. Return None for other variables."""
     return getattr(variable, "sharded_table", None)
 
 

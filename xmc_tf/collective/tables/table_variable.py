@@ -169,7 +169,7 @@ class TableVariable(keras.Variable):
     def _refuse_partial_file(self, what: str) -> None:
         if self.sharded_table.size > 1:
             raise InputError(
-                f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",
+                f"table {self.sharded_table.name!r} is sharded, and {what} handles only this rank's rows",
                 expected="a file with the rows of all ranks",
                 received=what,
                 fix="strategy.export_saved_model(folder, model) to serve it; save_training(folder, model, "

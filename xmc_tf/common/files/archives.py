@@ -20,7 +20,7 @@ _FIX = "copy the model again from where it is intact, or train it again"
 
 
 def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
-    """Compare an archive's members with its checksums. Without ``thorough``, skip those that are checked on reading."""
+    """Return an error if an archive is damaged. Without ``thorough``, check only uncompressed members."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             for info in archive.infolist():

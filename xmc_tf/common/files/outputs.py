@@ -22,7 +22,7 @@ def check_output_path(
     *,
     force: bool = False,
 ) -> None:
-    """Refuse to overwrite an input, a part of a model, or a file not written by this command. Remove partial files."""
+    """Refuse to overwrite an input, part of a model, or another command's file. Remove what killed runs left there."""
     if path is None:
         return
     _refuse_clash(flag, path, inputs)

@@ -37,7 +37,7 @@ def crc_of_file(path: Path) -> str:
 
 
 def _crc_of_mapped(path: Path, stop: Event) -> str:
-    """Return the CRC-32 of a nonempty file that another thread reads. Large pieces mean few waits for the GIL."""
+    """Return the CRC-32 of a nonempty file, unfinished if ``stop`` is set. Large pieces mean few waits for the GIL."""
     crc = 0
     with (
         path.open("rb") as file,
@@ -55,7 +55,7 @@ def _crc_of_mapped(path: Path, stop: Event) -> str:
 def record_files(
     folder: Path, exclude: Iterable[str] = (), known: Mapping[str, dict[str, Any]] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the records of all files below a folder, sorted by name. Files with a record in ``known`` are not read."""
+    """Return the records of a folder's files except ``exclude``, by name. Records in ``known`` are reused."""
     left_out, known = set(exclude), known or {}
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
@@ -104,7 +104,7 @@ class Records:
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
-        """Return the records in a folder's header, or None if the header is missing, unreadable, or has no records."""
+        """Return the records in a folder's header, or None if it is missing, unreadable, foreign or without records."""
         path = folder / header
         if not path.is_file():
             return None
@@ -125,7 +125,7 @@ class Records:
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":
-        """Return the records of the files at or below ``place`` in the model that contains it; None without a model."""
+        """Return the model's records of the files at or below ``place``, or None if ``place`` is not in a model."""
         named, real = Path(os.path.abspath(place)), Path(os.path.realpath(place))
         if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
             named = real
@@ -209,7 +209,7 @@ _Comparison = Callable[[Event], InputError | None]
 def _comparisons(
     place: Path | None, skip: tuple[str, ...], archives: Iterable[Path], records: Records | None
 ) -> tuple[list[_Comparison], list[_Comparison]]:
-    """Return the comparisons to make before the block and those to make during it, each sorted by name."""
+    """Return the comparisons to make before the block (of short files) and those to make while it runs."""
     if place is None:
         return [], []
     known = records or Records.around(place)

@@ -32,7 +32,7 @@ class FolderKind:
         return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.parts)
 
     def own_files(self, folder: Path, header: Path | None = None) -> set[str]:
-        """Return the relative paths of xmc_tf's files in ``folder``, or none if its header is of another kind."""
+        """Return the relative paths of xmc_tf's files in ``folder``; an empty set if it has no header of this kind."""
         content = self._read(header or folder / self.header)
         if content is None:
             return set()
@@ -61,7 +61,7 @@ class FolderKind:
         return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which files of other programs have names that xmc_tf would overwrite."""
+        """Raise InputError if writing to the folder would replace files of other programs."""
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():

@@ -30,7 +30,7 @@ _LONGEST_RECORD = 4096
 
 
 def place_beside(folder: Path) -> Path:
-    """Return where to put files beside ``folder``: its parent, or itself if the parent is read-only or another disk."""
+    """Return the parent of ``folder``, or ``folder`` itself if it is a mount point or its parent is not writable."""
     parent = folder.parent
     if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
         return folder
@@ -121,7 +121,7 @@ def _has_path(path: Path, descriptor: int) -> bool:
 
 
 def _read(descriptor: int) -> str:
-    """Return a description of the run that a lock names, or "" if its record cannot be read."""
+    """Describe the run that an open lock file records. Return "" if the record cannot be read."""
     try:
         record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
         return (

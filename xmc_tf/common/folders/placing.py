@@ -53,9 +53,9 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yield a folder to fill; if the block succeeds, its files replace xmc_tf's older files in ``path``, and no others.
+    """Yield a folder to fill. If the block succeeds, its files replace xmc_tf's files in ``path``; other files stay.
 
-    If ``path`` is in a folder that is being filled, yield ``path`` itself: only the outermost is staged and renamed.
+    If ``path`` is in a folder that is being filled, yield ``path`` itself: only the outermost folder is replaced.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
 
 
 def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
-    """Link the files of other programs into the new folder. Return False if this is impossible."""
+    """Link the files of other programs into the new folder. Return False if this fails or there are too many files."""
     foreign = list(islice((name for name in files_of(folder) if name not in own), _MOST_LINKED + 1))
     if len(foreign) > _MOST_LINKED:
         return False

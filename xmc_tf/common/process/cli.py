@@ -31,7 +31,7 @@ class _Handler(logging.StreamHandler):
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     def format_help(self) -> str:
-        """Return the help. Its examples have the form in which the user started this command."""
+        """Return the help text, with examples in the form in which the user started this command."""
         return as_called(super().format_help())
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
@@ -129,7 +129,7 @@ def make_parser(
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
-    """Run ``main(argv)``, and report its exceptions and signals as a message and an exit status."""
+    """Run ``main(argv)`` and end the process. Errors and signals become a message and an exit status."""
     prepare_streams()
     handler = _Handler(sys.stderr)
     activity.enable()
@@ -182,7 +182,7 @@ def set_verbosity(level: int) -> None:
 
 
 def _explain(error: BaseException) -> tuple[int, str] | None:
-    """Return the exit status and message for an exception that the user can fix, or None if it is a bug."""
+    """Return the exit status and message for an error in the input or environment, or None if the error is a bug."""
     if isinstance(error, InputError):
         return 2, f"error: {error}"
     # Surrogates represent bytes that are not UTF-8, of the command line or of a file's name.

@@ -69,7 +69,7 @@ _watching = threading.Lock()  # taken once and kept
 
 
 def end_with_launcher() -> None:
-    """End this process when its launcher has ended: by SIGTERM, and 20 s later by SIGKILL."""
+    """Start a thread that ends this rank when its launcher ends: by SIGTERM, and 20 s later by SIGKILL."""
     if not is_rank():
         return
     handles: dict[int, str] = {}

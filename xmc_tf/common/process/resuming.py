@@ -1,4 +1,4 @@
-"""The hint for interrupted commands that says from which point a rerun resumes."""
+"""The hint that an interrupted command prints: the point from which a rerun resumes."""
 
 _POINT = {"text": ""}
 

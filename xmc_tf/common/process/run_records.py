@@ -171,7 +171,7 @@ def _read(path: Path) -> ProcessRecord | None:
 
 
 def _unused(patterns: Iterable[str]) -> list[str]:
-    """Return the unused names in shared memory that match a pattern and have the form of MPI's or horovodrun's."""
+    """Return the names in shared memory that match a pattern, are of Open MPI or horovodrun, and are not in use."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
     names = {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
     for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same ID

@@ -110,7 +110,7 @@ class SharedNpz:
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
         """Return the bounds of ranges that share no memory page.
 
-        ``inner`` is either the approximate inner bounds or the number of ranges, which then have equal lengths.
+        ``inner`` is a list of approximate inner bounds, or the number of ranges, which then have similar lengths.
         """
         array = self._members[name]
         assert isinstance(array, ArraySpec)

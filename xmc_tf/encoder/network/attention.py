@@ -1,4 +1,4 @@
-"""Attention within a batch, with the way in which each architecture encodes the distance between tokens."""
+"""Attention within a batch, and how each architecture encodes the distance between tokens."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -74,7 +74,7 @@ class Attention:
         return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
-        """Multiply each token by the table's vectors for its distances: ``[documents, heads, tokens, tokens]``."""
+        """Return the products of tokens and table rows for their distances: ``[documents, heads, tokens, tokens]``."""
         # The table is [2 * tokens, heads, head_width], in the order of `distances`.
         products = self.ops.matmul(places, self.ops.transpose(table, [1, 2, 0])[None])
         width = self.layout.width
@@ -84,7 +84,7 @@ class Attention:
         return self.ops.reshape(columns, [self.layout.documents, self.config.heads, width, width])
 
     def distances(self) -> Tensor:
-        """Return the possible distances between two tokens in descending order: T - 1 to -T."""
+        """Return the distances between two tokens in descending order: T - 1 to -T, of which the last never occurs."""
         return self.ops.range(self.layout.width - 1, -self.layout.width - 1, -1)
 
     def split_heads(self, rows: Tensor, parts: int = 1) -> list[Tensor]:

@@ -85,7 +85,7 @@ class TrainingOperations(Operations):
         return normalized(scale, shifts, *terms)
 
     def drop(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """Set a random share of the numbers in ``x`` to 0 and scale the others up; random bytes select them."""
+        """Set about the share ``rate`` of the numbers in ``x``, chosen at random, to 0, and scale the others up."""
         dropped = round(rate * _BYTE)
         if not dropped:
             return x

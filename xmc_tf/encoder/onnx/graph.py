@@ -1,4 +1,4 @@
-"""An ONNX graph, built through the TensorFlow functions that the network calls."""
+"""An ONNX graph with the TensorFlow functions that the network calls. Each call adds nodes to the graph."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,7 +61,7 @@ class ScaledRows(Node):
 
 
 class Graph:
-    """An ONNX graph under construction. It has TensorFlow's functions, so both runtimes share ``encoder/network``."""
+    """An ONNX graph under construction. It mimics TensorFlow's functions, so both runtimes use ``encoder/network``."""
 
     float32, int32, int64 = _FLOAT, _INT, _INT
 

@@ -65,7 +65,7 @@ class TfidfGraph(tf.Module):
         return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return row, feature and count of all known features, sorted. ``splits`` are the row boundaries."""
+        """Return the row, feature and count of each known feature in each row, sorted. ``splits``: where rows begin."""
         # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(

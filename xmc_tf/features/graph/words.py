@@ -67,7 +67,7 @@ def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the keys of the pieces of words, and the boundaries of the texts among them (int64 [n + 1])."""
+    """Return the keys of the pieces of long words, and where each text begins and ends in them (int64 [n + 1])."""
     long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
     marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
     # Characters, because substrings at all positions would take memory quadratic in the length of a word.

@@ -13,9 +13,9 @@ FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)
 
 @inner
 def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
-    """Write the keys of a word's pieces from ``keys[first]`` on, and return where they end.
+    """Write the keys of a word's pieces from ``keys[first]`` on, and return where they end. Short words have none.
 
-    The buffers must hold 3 entries more than the word has bytes.
+    ``marked`` needs 2 entries more than the word has bytes, ``starts`` 3.
     """
     if length == 0 or end - begin < LEAST:
         return first

@@ -49,7 +49,7 @@ def logarithms(counts):
 
 @inner
 def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
-    """Append the features of a text (sorted) and their weights to the output; return its end. Sums are float32."""
+    """Append the distinct features of a text (sorted ``ids``) and their float32 weights; return the new end."""
     first = at
     i = 0
     while i < ids.shape[0]:

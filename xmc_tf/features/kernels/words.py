@@ -122,7 +122,7 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
 
 @kernel
 def split_texts(data, offsets, table, min_length, ngram_max, lexicon):
-    """Return the words' letters, ends and n-gram keys [words, ngram_max], the row splits, and the lemmas' sources."""
+    """Return the words' letters, ends and n-gram keys [words, ngram_max], the row splits, and each lemma's source."""
     size = data.shape[0]
     letters = np.empty(size + size // 2 + 2, np.uint8)
     ends = np.empty(size + 2, np.int64)

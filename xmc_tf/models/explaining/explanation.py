@@ -119,7 +119,7 @@ class Explanation:
         return out
 
     def to_text(self, words: int = _SHOWN_WORDS) -> str:
-        """Return the explanation as text for a terminal, with up to ``words`` features per label."""
+        """Return the explanation as text for a terminal, with up to ``words`` features per node (2 for clusters)."""
         return "\n\n".join(_label_text(label, words) for label in self.labels) or "(no label)"
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ class Explanation:
 def shares_of(
     score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, rest: str
 ) -> tuple[Share, ...]:
-    """Return the share of each source in a label's score; ``rest`` is the name of the remaining share."""
+    """Return each source's share (weight × score), ``names`` for label names, and the remainder, named ``rest``."""
     shares = [Share(one.source, weight * one.score) for one, weight in zip(sources, weights, strict=True)]
     if names is not None:
         shares.append(Share("label name", names))

@@ -166,7 +166,7 @@ def further_labels(
 
 
 def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, threads: int) -> list[LabelTree]:
-    """Add the labels from number ``known`` on to the trees, placing them by the features of their documents."""
+    """Return the trees with the labels numbered ``known`` and above, placed by the features of their documents."""
     Y = data.Y
     new = Y[:, known:]
     rows = np.flatnonzero(np.diff(new.indptr))
@@ -183,7 +183,7 @@ def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, thre
 
 
 def _cut(Y: csr_matrix, count: int) -> csr_matrix:
-    """Return the first ``count`` columns of a label matrix, with every entry set to 1."""
+    """Return a label matrix with ``count`` columns and entries of 1; columns that are cut off must be empty."""
     out = csr_matrix((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=(Y.shape[0], max(count, 1)))
     out.sum_duplicates()
     out.data[:] = 1.0

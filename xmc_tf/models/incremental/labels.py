@@ -37,7 +37,7 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     in_rankers = kept[kept < model.ranker.nr_labels]
     if len(kept) == model.nr_labels or not len(in_rankers):
         raise InputError(
-            "these labels cannot be removed", expected="at least one to remove, and one that has documents to keep",
+            "these labels cannot be removed", expected="at least one label to remove, and one with documents left",
             received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels to remove",
         )  # fmt: skip
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
@@ -96,7 +96,7 @@ def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model
     training.check_features(X)
     if Y.nnz and int(Y.indices.max()) >= nr_labels:
         raise InputError(
-            "one of the labels has no documents", expected="labels with documents", fix="first append documents with it"
+            "one of the labels has no documents", expected="labels with documents", fix="append documents with it first"
         )
     before = training.labels(nr_labels)
     rows = [[row for row in own if not training.is_name[row]] for own in _rows_of(training.X, csr_matrix(X.sparse))]

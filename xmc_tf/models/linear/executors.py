@@ -71,7 +71,7 @@ class InMemory:
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
-        """Learn the fusion of scores into probabilities, and record the time."""
+        """Learn and return the fusion of scores into probabilities, and record the time."""
         began = time.monotonic()
         evidence = learn()
         self.seconds_of_evidence = time.monotonic() - began
@@ -133,10 +133,7 @@ class OverRanks:
         return run_on_all_ranks(self.communicator, work)
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
-        """Return None, the memory-mapped features of the texts, and the fitted parameters.
-
-        The vectorizer is saved in the work folder.
-        """
+        """Return None (the vectorizer is only saved, in the work folder), the features, and the fitted parameters."""
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
 
         def vectorize() -> None:

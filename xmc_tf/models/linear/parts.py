@@ -45,7 +45,7 @@ class LinearParts:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {size}, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the vectorizer too, so that prediction needs no folder; training data and documents are left out."""
+        """Pickle the vectorizer too, so that prediction needs no folder; training data stored there are not pickled."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
         return state | {"own_tfidf": self.tfidf if self.reads_text else None}
 

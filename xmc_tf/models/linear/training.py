@@ -200,7 +200,7 @@ def _check_one_tree(count: int, given: str) -> None:
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
-    """Return the negatives of clusters with columns in tree order, because the tree renumbers the clusters."""
+    """Return the negatives, with those of the leaf clusters reordered, because the tree renumbers the clusters."""
     negatives, called = data.negatives, data.called.get("negatives of clusters", "the matrix of cluster negatives")
     if 1 not in negatives:
         return negatives

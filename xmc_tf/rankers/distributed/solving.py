@@ -118,7 +118,7 @@ class _Columns:
         self.start, counts = np.zeros(nr_labels, np.int64), np.zeros(nr_labels, np.int64)
         for number, block in enumerate(blocks):
             if (self.block[block.labels] >= 0).any():
-                raise InputError("two solved sub-problems contain the same label", fix="delete the work folder")
+                raise InputError("solved sub-problems contain the same label", fix="delete the work folder and rerun")
             self.block[block.labels] = number
             self.start[block.labels] = np.cumsum(block.counts) - block.counts
             counts[block.labels] = block.counts
@@ -198,7 +198,7 @@ class Claims:
             return None
 
     def _first_free(self, start: int) -> int:
-        """Return the first free item from ``start``. A binary search finds it, because items are claimed in order."""
+        """Return the first free item at or after ``start``, by binary search, because items are claimed in order."""
         step, low = 1, start
         while low < self._count and self._taken(low):
             start, low, step = low + 1, low + step, 2 * step

@@ -77,7 +77,7 @@ def train_trees_over_ranks(
     communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
     pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train rankers of several trees on all ranks, with the bits of ``train_trees``. Rank 0 calls ``make_levels``."""
+    """Train rankers of several trees on all ranks, bit for bit like ``train_trees``. Rank 0 calls ``make_levels``."""
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
     for one in levels:
@@ -115,7 +115,7 @@ def train_trees_over_ranks(
 def _store(
     work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
 ) -> None:
-    """Save the problems of levels ``run`` of a tree on the rank that has them. The tree's first level is ``first``."""
+    """Save the problems of a tree's levels ``run`` if this rank has ``levels``; its top level is number ``first``."""
     if levels is None:
         return
     for t in run:

@@ -1,6 +1,6 @@
 """Grow the rankers of a tree: only the columns that new documents or labels affect are computed. `solved_again` solves
-the changed clusters on all their documents, with the same bits as training from scratch. `adjusted` only moves the
-weights towards the new documents (see ``kernels``) and solves new labels, so its running time depends mostly on the
+the changed clusters on all their documents; the result is that of training from scratch, bit for bit. `adjusted` only
+adjusts weights to the new documents (see ``kernels``) and solves new labels, so its running time depends mostly on the
 number of new documents.
 """
 
@@ -62,7 +62,7 @@ _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The rankers of one tree, and the changes by which they grow."""
+    """The trained rankers of one tree, the extended training data, and the clusters that have changed."""
 
     model: XLinear
     levels: Levels  # the training problems with all documents and labels; new labels are the last ones

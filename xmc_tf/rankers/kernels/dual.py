@@ -54,8 +54,8 @@ def _shuffle(order, state):
 
 @inner
 def _logistic_root(start, square, margin, upper, tolerance):
-    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) for 0 < z < C.
-    Return z and the absolute gradient at the beginning.
+    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) for 0 < z < C, where a is ``square`` and
+    C is ``upper``. Return z and the absolute gradient at the first guess.
     """
     z = start
     sign = 1.0

@@ -46,7 +46,7 @@ def count_features(indptr, indices, rows, slot):
 
 @inner
 def _rank_features(indptr, indices, rows, slot):
-    """Number the features of ``rows`` by frequency in ``slot`` (private: -1). Return the numbered and all features."""
+    """Rank the features of ``rows`` by frequency in ``slot`` (private: -1). Return the ranked and all features."""
     seen = count_features(indptr, indices, rows, slot)
     first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
     for feature in seen:

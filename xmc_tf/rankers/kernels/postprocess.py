@@ -84,7 +84,7 @@ def neutral(code):
 
 @lru_cache
 def post_processor_code(name: str) -> int:
-    """Return the code of a post-processor in kernels. For a hinge, the last digit is its power."""
+    """Return the number of a post-processor for the kernels. For a hinge, the last digit is its power."""
     if name not in choices.POST_PROCESSORS:
         raise InputError(f"unknown post-processor {name!r}", expected=", ".join(choices.POST_PROCESSORS), received=name)
     if name.endswith("-hinge"):

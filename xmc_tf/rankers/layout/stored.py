@@ -248,7 +248,7 @@ def has_search(folder: Path) -> bool:
 
 
 def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
-    """Map the search layout of the rankers in a folder; if it cannot be used, log a warning and return None."""
+    """Map the search layout of rankers. If it is unusable, warn and return None, or raise if no other weights exist."""
     here = folder / SEARCH
     try:
         header: dict[str, Any] = read_json(here / _HEADER)

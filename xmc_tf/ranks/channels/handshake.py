@@ -1,8 +1,8 @@
 """The handshake: each side proves that it knows the run's secret before the other interprets its data.
 
-The listener sends the magic bytes and a nonce. The caller replies with its own nonce, the numbers of caller and called,
-and its proof; the listener answers with its proof. All messages have a fixed size. A proof is an HMAC over the role,
-the purpose, both nonces and both numbers. After the handshake, data are neither encrypted nor signed: see
+The listener sends the magic bytes and a nonce. The caller replies with its own nonce, its number, the number that it
+calls, and its proof; the listener answers with its proof. All messages have a fixed size. A proof is an HMAC over the
+role, the purpose, both nonces and both numbers. After the handshake, data are neither encrypted nor signed: see
 docs/explanation/security.md.
 """
 
@@ -32,7 +32,7 @@ def new_secret() -> bytes:
 
 
 def answer(connection: socket.socket, secret: bytes, purpose: str) -> tuple[int, int]:
-    """Authenticate a caller, and return the numbers of caller and called. The connection is then in blocking mode."""
+    """Authenticate a caller. Return its number and the number that it calls. Set the connection to blocking mode."""
     end, nonce = time.monotonic() + HANDSHAKE_S, os.urandom(_NONCE_BYTES)
     connection.settimeout(_left(end))
     connection.sendall(MAGIC + nonce)

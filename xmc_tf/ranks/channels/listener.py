@@ -77,7 +77,7 @@ class Listener:
                 threading.Thread(target=self._shake, args=(connection, address), daemon=True).start()
 
     def _drop_oldest(self, most: int) -> bool:
-        """Drop the oldest handshake if more than ``most`` are open."""
+        """Drop the oldest handshake if more than ``most`` are open. Return whether one was dropped."""
         with self._lock:
             if len(self._open) <= most:
                 return False

@@ -51,7 +51,7 @@ class Marks:
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """Return the seconds in each unfinished collective, longest first; in graphs, since the first call."""
+        """Return the seconds in each unfinished collective, longest first; in graphs, since a call first saw it."""
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:
             now = time.monotonic()

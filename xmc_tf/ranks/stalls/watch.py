@@ -1,6 +1,6 @@
 """The stall watch: a thread on each rank that notices when the rank waits too long in a collective.
 
-It then asks the other ranks for their states, over separate connections, and ends the run if a timeout is set.
+It asks the other ranks for their states, over separate connections, and reports them; after a timeout, it ends the run.
 Horovod's own check reports nothing over Gloo, and a rank that hangs in one collective cannot take part in another.
 """
 
@@ -36,7 +36,7 @@ _LINGER_S = 3.0  # the other ranks end later: launchers quote the rank that ends
 
 @register
 class Endpoints(NamedTuple):
-    """The addresses and ports at which a rank's watch listens, one for the ranks of each host."""
+    """The addresses and ports at which a rank's watch listens, by the host whose ranks use them."""
 
     pid: int
     host: str

@@ -1,4 +1,4 @@
-"""HTML elements: escaped texts, numbers and tables. Pass names, documents and titles through ``text`` or ``name``."""
+"""HTML elements: escaped texts, numbers and tables. ``Html`` arguments must be escaped, by ``text`` or ``name``."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence

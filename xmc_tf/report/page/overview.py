@@ -178,7 +178,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
 
 
 def calibration(report: Report) -> Html:
-    """Return the section with the reliability diagram and its table."""
+    """Return the section with the reliability diagram and its table, or a note if scores are not from 0 to 1."""
     found = report.calibration
     title = "Are scores probabilities?"
     if not found.applies:

@@ -1,1 +1,1 @@
-"""The sections of a report as data. Each module answers one question."""
+"""The sections of a report as data: scores, labels, examples, and the summary."""

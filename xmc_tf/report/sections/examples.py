@@ -37,7 +37,7 @@ class Example:
 
 
 def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
-    """Choose right and missed examples spread over all documents, and wrong examples with the highest wrong scores."""
+    """Choose examples: right and missed ones spread over all documents, and wrong ones with the highest scores."""
     if inputs.texts is None:
         return ()
     right, missed, wrong = (np.diff(m.indptr) for m in (decisions.right, decisions.missed, decisions.wrong))

@@ -98,7 +98,7 @@ class Confusion:
 
 
 def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
-    """Count the most confused labels. If there are many labels, the matrix has clusters of the model's tree instead."""
+    """Find the most confused pairs of labels, and count the confusion matrix (of clusters if there are many labels)."""
     rows = slice(0, _DOCUMENTS)
     confused = (decisions.missed[rows].T @ decisions.wrong[rows]).tocoo()
     order = np.lexsort((confused.col, confused.row, -confused.data))[:SHOWN_PAIRS]
@@ -145,7 +145,7 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
 
 
 def _same_labels(inputs: ReportInputs) -> bool:
-    """Return whether the report and the model number the labels in the same way."""
+    """Return whether report and model have the same labels, judged by names or, without names, by their number."""
     assert inputs.model is not None
     if inputs.model.names and inputs.names:
         return list(inputs.model.names) == list(inputs.names)

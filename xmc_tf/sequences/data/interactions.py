@@ -125,7 +125,7 @@ class InteractionTable:
 
 
 def _find(source: TableReader, what: str, given: str | None) -> int | None:
-    """Return the number of the column with the given name, or with a usual name if no name is given."""
+    """Return the index of the column ``given`` or, without a name, of one with a usual name; None if there is none."""
     if given is not None:
         return place_of(source.name, source.columns, given, f"--{what}-column NAME")
     plain = [re.sub(r"[^a-z]", "", name.lower()) for name in source.columns]

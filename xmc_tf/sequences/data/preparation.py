@@ -1,4 +1,4 @@
-"""Prepare interactions in bounded memory. Users are distributed to buckets on disk, and each bucket is sorted."""
+"""Prepare interactions that need not fit into memory: users are distributed to buckets on disk, which are sorted."""
 
 import logging
 import shutil

@@ -71,7 +71,7 @@ def page_application(answers: PageAnswers) -> Application:
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse requests to other host names, because another site may point its own name to this machine."""
+    """Refuse requests from other sites, and to other host names, which a site could point to this machine."""
     hosts = request.all_headers("host")
     try:
         is_local = len(hosts) == 1 and urllib.parse.urlsplit(f"//{hosts[0]}").hostname in _LOCAL

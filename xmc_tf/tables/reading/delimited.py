@@ -16,7 +16,7 @@ _LONGEST_NAME = 80  # characters of a column name, if the header is guessed
 
 
 class DelimitedFile(TableReader):
-    """A CSV or TSV file. Options that are None are guessed from the beginning of the file."""
+    """A CSV or TSV file. If ``encoding``, ``separator`` or ``header`` is None, it is guessed from the file."""
 
     unit = "MB"
 
@@ -43,7 +43,7 @@ class DelimitedFile(TableReader):
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows; rows with too many or too few cells become `BadRow`."""
+        """Yield all rows; rows with too many or too few cells, or with a quote that is not closed, become `BadRow`."""
         for number, (line, cells, fault) in enumerate(self._rows()):
             if number == 0 and self.header and not fault:
                 continue

@@ -8,8 +8,6 @@ from xmc_tf.common.errors import InputError
 
 
 class TableRow(NamedTuple):
-    """One row of a table."""
-
     line: int  # the first line in the file, from 1; in formats without lines, the number of the row
     cells: list[Any]  # one value per column; a cell of labels may hold a list
 
@@ -51,7 +49,7 @@ class TwoTables(TableReader):
     def __init__(self, first: TableReader, test: TableReader) -> None:
         if list(first.columns) != list(test.columns):
             raise InputError(
-                f"{test.name} has other columns than {first.name}", expected=", ".join(first.columns[:20]),
+                f"{test.name} and {first.name} have different columns", expected=", ".join(first.columns[:20]),
                 received=", ".join(test.columns[:20]), fix="use the same columns in both tables",
             )  # fmt: skip
         self._parts, self.in_test = (first, test), False

@@ -38,8 +38,8 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
     options = options or SourceOptions()
     if options.label_lists is not None:
         if is_frame(table) or options.kind is not None:
-            problem = "label lists need a file of texts"
-            raise InputError(problem, expected="one text per line", fix="give the path of a file, without --format")
+            problem = "--label-lists needs a file of texts"
+            raise InputError(problem, expected="one text per line", fix="pass the path of a file, without --format")
         return TextsAndLabelLists(Path(table), options.label_lists, encoding=options.encoding)
     if is_frame(table):
         return Frame(table)

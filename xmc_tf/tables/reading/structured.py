@@ -75,7 +75,7 @@ class ParquetFile(TableReader):
 
 
 class SqliteTable(TableReader):
-    """A table or view of an SQLite database, opened read-only. If ``table`` is None, there must be only one."""
+    """A table or view of an SQLite database, opened read-only. If ``table`` is None, it must be the only one."""
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -91,7 +91,7 @@ class SqliteTable(TableReader):
             raise InputError(
                 f"{path}: " + ("cannot tell which table to read" if table is None else f"no table {table!r}"),
                 expected="one of " + ", ".join(sorted(tables)[:20]),
-                fix="--table NAME",
+                fix="choose one with --table NAME",
             )
         # Names cannot be parameters of a statement, so they are quoted.
         self._quoted = quoted(table)

@@ -78,7 +78,7 @@ def unpacked_size(path: Path) -> int:
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file: UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1."""
+    """Return the encoding ``given``, or detect UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1."""
     if given:
         return _checked(given)
     with path.open("rb") as file:
