@@ -120,15 +120,17 @@ scale_rows(0, 1, np.array([0, 1]), np.zeros(1, np.float32), np.zeros(1, np.float
 
 def test_command_lines_announce_compiling(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "xmc_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
 
-    def output(*arguments, **more):
+    def output(*arguments, at=tmp_path, **more):
         command = [sys.executable, "-c", COMPILES, *arguments]
-        run = subprocess.run(command, cwd=tmp_path, env=environment | more, capture_output=True, text=True, check=True)
+        run = subprocess.run(command, cwd=at, env=environment | more, capture_output=True, text=True, check=True)
         return run.stderr
 
     assert f"(cache: {tmp_path}/cache/kernels)" in output("announce")
     assert output("announce") == ""
+    shutil.copytree(tmp_path / "xmc_tf", tmp_path / "installed" / "xmc_tf")
+    assert output("announce", at=tmp_path / "installed") == ""
     # A processor with other instructions: cached machine code does not serve it.
     assert "compiling" in output("announce", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
     (tmp_path / "xmc_tf" / "changed.py").write_text("# from xmc_tf.common.compiled import\n")
@@ -140,7 +142,7 @@ def test_kernels_of_other_packages_keep_their_folder(tmp_path):
         "import numba, xmc_tf.tree.embedding_kernels as ours\n"
         "from xmc_tf.common.compiled import kernel_folder\n"
         "assert ours.scale_rows.stats.cache_path.startswith(str(kernel_folder()))\n"
-        "assert not numba.config.CACHE_DIR\n"
+        "assert not numba.config.CACHE_LOCATOR_CLASSES\n"
     )
     environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)

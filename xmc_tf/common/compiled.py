@@ -28,13 +28,43 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
     """Compile a function that Python calls, once per combination of argument types. It runs without the GIL."""
     if function is None:
         return partial(kernel, **options)
-    # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folder.
+    # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folders.
     with _decorating:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(kernel_folder())
+        before, numba.config.CACHE_LOCATOR_CLASSES = numba.config.CACHE_LOCATOR_CLASSES, f"{__name__}.KernelFiles"
         try:
             return numba.njit(cache=True, nogil=True, **options)(function)
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_LOCATOR_CLASSES = before
+
+
+class KernelFiles:
+    """Where Numba keeps a kernel: in the same folder for all copies and installations with the same sources."""
+
+    def __init__(self, function: Callable, path: str) -> None:
+        self._py_file, self._lineno = path, function.__code__.co_firstlineno  # Numba names them in an error
+        file = Path(path).resolve()
+        if _PACKAGE in file.parents:  # the digest in the name of the folder covers the package's own sources
+            self._folder, self._content = kernel_folder() / file.parent.relative_to(_PACKAGE), ""
+        else:
+            self._folder, self._content = kernel_folder() / _digest(str(file.parent).encode()), _digest(file.read_bytes())
+
+    @classmethod
+    def from_function(cls, function: Callable, path: str) -> "KernelFiles":
+        files = cls(function, path)
+        files.ensure_cache_path()
+        return files
+
+    def ensure_cache_path(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return self._content
+
+    def get_disambiguator(self) -> str:
+        return str(self._lineno)
 
 
 def inner(function: Callable | None = None, **options: Any) -> Any:
@@ -78,6 +108,10 @@ class _Announcement(event.Listener):
 @cache
 def kernel_folder() -> Path:
     return cache_folder() / "kernels" / f"{source_digest(_PACKAGE)}-numba-{_NUMBA}"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def source_digest(folder: Path) -> str:
