@@ -83,7 +83,7 @@ def _require(arguments: cli.GivenFlags) -> None:
         )  # fmt: skip
     if arguments.action == "predictions" and (arguments.output or "")[-4:].lower() != ".csv":
         raise InputError(
-            "predictions needs an output file", expected="-o FILE.csv", received=arguments.output or "no -o"
+            "the action 'predictions' writes a CSV file", expected="-o FILE.csv", received=arguments.output or "no -o"
         )
 
 

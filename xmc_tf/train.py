@@ -273,7 +273,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
-    """Return the parameters with several label trees for the rankers, shaped by the flags."""
+    """Return the parameters with ``count`` label trees for the rankers, which differ only in their seeds."""
     assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
     if count > 1 and params.only_encoder:
         raise InputError(

@@ -59,11 +59,11 @@ def test_numbers_that_were_looked_at_are_not_looked_at_again(X, Y):
 
 def test_rows_that_disagree(X, Y):
     files = {"X": "X.npz", "Y": "Y.npz", "texts": "X.txt"}
-    words = ["(X.npz)", "(Y.npz)", "are not of the same documents", ", 2", "received: 3", "same order"]
+    words = ["(X.npz)", "(Y.npz)", "have different numbers of documents", ", 2", "received: 3", "same order"]
     fails(*words, X=X[:2], Y=Y, files=files)
     fails("texts (X.txt) and the labels Y (Y.npz) are not", "received: 3", texts=["a"], Y=Y, files=files)
     fails(*words, X=X[:2], Y=Y, files=files, loaded=True)
-    with pytest.raises(InputError, match="are not of the same documents"):
+    with pytest.raises(InputError, match="have different numbers of documents"):
         check_pair(Features(dense=np.ones((2, 2), np.float32)), Y)
 
 
@@ -139,7 +139,7 @@ def test_features_are_put_in_order_without_touching_the_callers():
 def test_features_that_are_none(X):
     with pytest.raises(InputError, match="there are no features"):
         Features()
-    with pytest.raises(InputError, match=r"not of the same documents(.|\n)*3 sparse rows and 2 dense rows"):
+    with pytest.raises(InputError, match=r"different numbers of documents(.|\n)*3 sparse rows and 2 dense rows"):
         as_features((X, np.ones((2, 2))))
     with pytest.raises(InputError, match="not a matrix of numbers"):
         as_features(np.array(["a"]))

@@ -168,7 +168,7 @@ def test_both_texts_and_features(corpus, tmp_path, capsys):
         (["E.npy", "X.npz"], ["cannot be concatenated", "dense, sparse"]),
         (["X.npz", "X.npz"], ["sparse, sparse"]),
         (["X.npz", "E.npy", "E.npy"], ["cannot be concatenated"]),
-        (["X.npz", "short.npy"], ["not of the same documents", "90", "3"]),
+        (["X.npz", "short.npy"], ["different numbers of documents", "90", "3"]),
     ],
 )
 def test_features_side_by_side(files, words, corpus, tmp_path, capsys):

@@ -71,7 +71,7 @@ def test_a_transposed_matrix_is_named():
     with pytest.raises(InputError, match=r"Y\.npz: the matrix is transposed") as error:
         check_pair(["text"] * 20, Y, "texts", "Y.npz")
     assert "matrix.T.tocsr()" in str(error.value)
-    with pytest.raises(InputError, match="not of the same documents"):
+    with pytest.raises(InputError, match="different numbers of documents"):
         check_pair(["text"] * 19, Y, "texts", "Y.npz")
 
 

@@ -183,5 +183,5 @@ def test_a_list_of_another_length_than_the_tree_counts_from_the_labels_up(scheme
 
 
 def test_features_and_labels_of_other_documents():
-    with pytest.raises(InputError, match="not of the same documents"):
+    with pytest.raises(InputError, match="different numbers of documents"):
         train_rankers(features("sparse", 9), label_matrix(8, 6))

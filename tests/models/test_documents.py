@@ -294,7 +294,7 @@ def test_documents_that_are_none(framed, documents, message):
         (COLUMNS, "subjects", {"text": "abstract"}, "no column 'abstract'(.|\n)*text=\"NAME\""),
         ("data.csv", "subjects", {}, "a single text(.|\n)*read_csv"),
         (TITLES, None, {}, "labels is missing"),
-        (TITLES, LABELS[:3], {}, "not of the same documents"),
+        (TITLES, LABELS[:3], {}, "different numbers of documents"),
         (TITLES, [["a"], ["b"], [3], ["b"]], {}, "received: int, str"),
         (TITLES, [["a"], {"b": 1}, [], []], {}, "document 1 has no list of labels"),
         (TITLES, {"a", "b"}, {}, "not a list with the labels of each document"),

@@ -75,7 +75,7 @@ def test_evaluate_takes_labels_as_train_does(corpus):
     expected = evaluate(Y, model.predict(texts, only_topk=12), ks=(1, 3, 5, 10))
     assert str(found) == str(expected) == str(model.evaluate(texts, Y))
     assert model.evaluate(texts, Y, ks=[3]).at("R", 3) == expected.at("R", 3)
-    with pytest.raises(InputError, match="not of the same documents"):
+    with pytest.raises(InputError, match="different numbers of documents"):
         model.evaluate(texts, Y[:5])
     with pytest.raises(InputError, match="the cut-offs k are invalid"):
         model.evaluate(texts, Y, ks=[])
@@ -84,7 +84,7 @@ def test_evaluate_takes_labels_as_train_does(corpus):
 def test_inputs_that_do_not_fit(corpus):
     texts, Y = TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz")
     for documents in (texts[:80], load_matrix(corpus / "X.npz")[:80]):
-        with pytest.raises(InputError, match="not of the same documents"):
+        with pytest.raises(InputError, match="different numbers of documents"):
             XRLinear.train(documents, Y)
     with pytest.raises(InputError, match="12 labels"):
         XRLinear.train(texts, Y, names=["too", "few"])

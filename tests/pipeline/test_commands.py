@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("one\ntwo\n")
     for flags, said in [
-        (["-t", short], "not of the same documents"),
+        (["-t", short], "different numbers of documents"),
         (["--truncate-length", 99], "at most 32"),
         (["--model-shortcut", tmp_path / "nothing"], "nothing"),
         (["--steps-scale", 1, 2, 3], "2 in total"),
@@ -166,7 +166,7 @@ def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys
     for flags, said in [
         (["-o", "p.txt"], "not written in this format"),
         (["--batch-size", "0"], "at least 1"),
-        (["-y", str(corpus / "Y.trn.npz")], "not of the same documents"),
+        (["-y", str(corpus / "Y.trn.npz")], "different numbers of documents"),
         (["--ensemble-method", "average"], "not fine-tuned"),
     ]:
         with pytest.raises(InputError, match=said):

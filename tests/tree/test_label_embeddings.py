@@ -161,7 +161,7 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
         (("tfidf", X, Y), "unknown label embedding"),
         (("pifa", X, Y.toarray()), "label matrix is not sparse"),
         (("pifa", None, Y), "pifa needs the features"),
-        (("pifa", sparse(49), Y), "not of the same documents"),
+        (("pifa", sparse(49), Y), "different numbers of documents"),
         (("pifa_lf_concat", X, Y), "needs the features of the labels"),
         (("pifa_lf_concat", X, Y, sparse(11)), "not of the same labels"),
         (("pifa_lf_convex_combine", X, Y, sparse(12, 9)), "cannot be combined"),

@@ -154,8 +154,8 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
             f"signature {name!r} communicates with other ranks",
             expected="a function that one process can run",
             received=f"operations {foreign}",
-            fix="do not call collectives, or a tf.function that was already used in training (pass the undecorated "
-            "function), and look up rows in the strategy's tables",
+            fix="look up rows in the strategy's tables, call no collectives, and pass the undecorated function if the "
+            "tf.function was already used in training",
         )
     return concrete
 

@@ -44,9 +44,10 @@ class KernelFiles:
         self._py_file, self._lineno = path, function.__code__.co_firstlineno  # Numba names them in an error
         file = Path(path).resolve()
         if _PACKAGE in file.parents:  # the digest in the name of the folder covers the package's own sources
-            self._folder, self._content = kernel_folder() / file.parent.relative_to(_PACKAGE), ""
+            below, self._content = str(file.parent.relative_to(_PACKAGE)), ""
         else:
-            self._folder, self._content = kernel_folder() / _digest(str(file.parent).encode()), _digest(file.read_bytes())
+            below, self._content = _digest(str(file.parent).encode()), _digest(file.read_bytes())
+        self._folder = kernel_folder() / below
 
     @classmethod
     def from_function(cls, function: Callable, path: str) -> "KernelFiles":

@@ -27,7 +27,7 @@ def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str 
         )
     if rows != others:
         raise InputError(
-            f"{first_name} and {second_name} are not of the same documents",
+            f"{first_name} and {second_name} have different numbers of documents",
             expected=f"as many documents in {second_name} as in {first_name}, {rows:,}",
             received=f"{others:,}",
             fix="compute both from the same documents in the same order",

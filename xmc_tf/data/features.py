@@ -22,7 +22,7 @@ class Features:
             )
         if self.sparse is not None and self.dense is not None and self.sparse.shape[0] != self.dense.shape[0]:
             raise InputError(
-                "the sparse and the dense features are not of the same documents",
+                "the sparse and the dense features have different numbers of documents",
                 expected="the same number of rows in both",
                 received=f"{self.sparse.shape[0]:,} sparse rows and {self.dense.shape[0]:,} dense rows",
                 fix="compute both from the same texts",

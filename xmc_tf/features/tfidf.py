@@ -127,7 +127,6 @@ class Tfidf:
 
     @property
     def nr_features(self) -> int:
-        """The number of features."""
         return len(self._vocabulary)
 
     @property

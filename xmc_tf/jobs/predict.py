@@ -235,7 +235,7 @@ def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model"
 def _prepared(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> PredictionOptions:
-    """Choose the device, warn of labels that cannot be predicted, and return the prediction options for this model."""
+    """Choose the device, warn if the search cannot find -k labels, and return the prediction options for this model."""
     if isinstance(model, XRLinear):
         if arguments.selected_output is None:
             model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size)

@@ -38,7 +38,7 @@ class MatchCounts(NamedTuple):
         return self._share_of_kind(self.of_kind, self.right_of_kind)
 
     def worth(self) -> np.ndarray:
-        """Return the worth of a match in a new document: float32 [names, grades]; 0 means that the match is ignored."""
+        """Return the estimated precision of matches in new documents: float32 [names, grades]; 0: ignore the match."""
         prior = self.priors()[self.kinds]
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
         return shown(np.where(self.known[:, None], counted, prior))

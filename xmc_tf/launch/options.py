@@ -210,7 +210,7 @@ def inputs_of(program: Sequence[str]) -> list[str]:
 
 
 def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
-    """Return the folder that all hosts must share: --shared-folder, or that of the model or results, or this one."""
+    """Return the folder that all hosts must share: --shared-folder, else the output's parent, else the current one."""
     if args.shared_folder is not None:
         if not Path(args.shared_folder).is_dir():
             raise InputError(

@@ -27,8 +27,8 @@ def predict_level(
 ) -> csr_matrix:  # fmt: skip
     """Return the best nodes of a level for each document, with scores combined along the path. All ranks must call it.
     The result is a float32 matrix of documents × nodes: columns in tree order, each row sorted by score. ``vectors``
-    are the embeddings of this rank's documents, or of their windows if ``windows`` is passed: the first window of each
-    document, then the number of windows. A node's score is then its maximum over the document's windows, after
+    are the embeddings of this rank's documents. With ``windows`` (the first window of each document, then the number of
+    windows), they are those of windows, and a node's score is the maximum over a document's windows, made comparable by
     `_equalize_windows`. Only nodes in the mask ``kept`` are predicted.
     """
     code = post_processor_code(post_processor)

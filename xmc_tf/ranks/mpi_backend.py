@@ -66,7 +66,7 @@ class MpiCommunicator(Communicator):
 
 
 def _finalize() -> None:
-    """Finalize MPI at exit. Commands end before mpi4py's own exit hook, which ``mpiexec`` would report as a crash."""
+    """Finalize MPI: commands exit before mpi4py's own hook would, and ``mpiexec`` would report that as a crash."""
     horovod = sys.modules.get("horovod.tensorflow")
     if horovod is not None:
         horovod.shutdown()  # uses MPI, and may have initialized it

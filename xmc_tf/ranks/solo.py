@@ -30,5 +30,5 @@ class Solo(Communicator):
         return piece.copy()
 
     def abort(self, code: int = 1) -> None:
-        """Exit this process normally, because no other rank waits for it."""
+        """Exit with ``sys.exit``, which cleans up: there are no other ranks to end."""
         sys.exit(code)

@@ -57,7 +57,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the default path of a table's database, beside it; a different name if that file is something else."""
+    """Return the default path of a table's database, beside the table; another name if something else lies there."""
     table = Path(table)
     if table.name in ("", ".."):  # the current folder or a parent folder
         return table / "data.sqlite"

@@ -208,7 +208,7 @@ def label_embedding(
     features = as_features(X)
     if features.nr_rows != labels.shape[0]:
         raise InputError(
-            "the features and the labels are not of the same documents",
+            "features and labels have different numbers of documents",
             expected=f"{labels.shape[0]:,} rows in X, as in Y", received=f"{features.nr_rows:,} rows",
         )  # fmt: skip
     if name == "pifa":

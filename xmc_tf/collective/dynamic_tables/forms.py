@@ -46,7 +46,7 @@ def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> l
 
 
 def loading_forms(folder: Path, manifest: Manifest, tables: Sequence[ShardedTable]) -> list[ShardedTable]:
-    """Load the ids of each growing table, and replace the table by an ordinary one of its rows."""
+    """Load the ids of each growing table, and replace it with an ordinary table of its rows."""
     return [_loaded(folder, manifest, one) if isinstance(one, GrowingTable) else one for one in tables]
 
 

@@ -110,7 +110,7 @@ class BucketAttention(Attention):
 
 
 class DisentangledAttention(Attention):
-    """DeBERTa's attention, which also lets contents attend to distances and distances to contents."""
+    """DeBERTa's disentangled attention: it adds content-to-position and position-to-content scores."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -57,7 +57,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The number of test labels with and without training documents."""
+    """The numbers of test labels, label pairs and documents, and of those that are unseen in training."""
 
     labels: int
     unseen_labels: int
@@ -98,7 +98,7 @@ class Confusion:
 
 
 def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
-    """Find the most confused pairs of labels, and count the confusion matrix (of clusters if there are many labels)."""
+    """Find the most confused pairs of labels, and the confusion matrix (of clusters if there are many labels)."""
     rows = slice(0, _DOCUMENTS)
     confused = (decisions.missed[rows].T @ decisions.wrong[rows]).tocoo()
     order = np.lexsort((confused.col, confused.row, -confused.data))[:SHOWN_PAIRS]
