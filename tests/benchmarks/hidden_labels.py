@@ -3,9 +3,9 @@
     python -m tests.benchmarks.hidden_labels --data DIR [--encoder DIR] [--held-out 0.1] [--seed 0]
 
 DATA holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt. A tenth of the labels, chosen by ``--seed``, are
-removed from the labels of the training documents; their names stay. With ``--encoder``, a model with a frozen encoder
-is measured too. With ``--held-out 0.1``, a tenth of the training documents takes the place of the test documents:
-settings are chosen so.
+removed from the labels of the training documents; their names stay. With ``--encoder``, two models with this encoder
+are measured too: frozen and fine-tuned. With ``--held-out 0.1``, a tenth of the training documents takes the place of
+the test documents: settings are chosen so.
 
 Prints for each model: the share of the hidden labels of the test documents that are among the 10 best of all labels;
 for hidden labels among the 10 best, the mean probability and the share that is right; P@1, P@3 and P@5 of all labels,
@@ -16,6 +16,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def main() -> None:
     Y.eliminate_zeros()
     results: dict[str, dict[str, Any]] = {}
     for name, train in _MODELS.items():
-        if name not in (a.only or _MODELS) or (name == "encoder" and not a.encoder):
+        if name not in (a.only or _MODELS) or (name != "names" and not a.encoder):
             continue
         begin = time.perf_counter()
         model = train(texts["trn"], Y, names, a.encoder)
@@ -114,12 +115,12 @@ def _linear(texts: list[str], Y: csr_matrix, names: list[str], _: Path) -> Any:
     return XRLinear.train(texts, Y, names=names)
 
 
-def _encoder(texts: list[str], Y: csr_matrix, names: list[str], encoder: Path) -> Any:
+def _encoder(texts: list[str], Y: csr_matrix, names: list[str], encoder: Path, fine_tuned: bool = False) -> Any:
     from xmc_tf.models.xtransformer import XTransformer
     from xmc_tf.params import MatcherParams, MatcherPredParams, XTransformerParams, XTransformerPredParams
 
     level = MatcherParams(model_shortcut=str(encoder.resolve()))
-    params = XTransformerParams(matcher_params_chain=level, do_fine_tune=False)
+    params = XTransformerParams(matcher_params_chain=level, do_fine_tune=fine_tuned)
     reading = XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=64))
     return XTransformer.train(texts, Y, names=names, params=params, pred_params=reading)
 
@@ -130,7 +131,9 @@ def _read(data: Path, held_out: float, seed: int) -> tuple[dict[str, list[str]],
     return texts, labels, names
 
 
-_MODELS: dict[str, Callable[..., Any]] = {"names": _linear, "encoder": _encoder}
+_MODELS: dict[str, Callable[..., Any]] = {
+    "names": _linear, "encoder": _encoder, "fine-tuned": partial(_encoder, fine_tuned=True),
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -37,7 +37,7 @@ def life(folder, rows):
 folder = Path(sys.argv[1])
 life(folder / "small", 40_000)  # the memory of the code and its blocks
 before = peak()
-print(json.dumps([at - before for at in life(folder / "large", 400_000)]))
+print(json.dumps([at - before for at in life(folder / "large", 200_000)]))
 """
 
 
@@ -52,6 +52,6 @@ def test_a_table_is_in_memory_once(tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    table = 400_000 * 256 * 4 / 2**20  # 391 MiB
+    table = 200_000 * 256 * 4 / 2**20  # 195 MiB
     for stage, grown in zip(("made", "saved", "loaded", "exported"), json.loads(result.stdout), strict=True):
         assert grown < 1.4 * table, f"{stage}: {grown:.0f} MiB for a table of {table:.0f} MiB"
