@@ -75,6 +75,9 @@ def test_less_time_tries_less_on_fewer_documents():
     some = choose_settings(LARGE, DEFAULTS, minutes=training + 8 * estimated_seconds(LARGE, 50_000) / 60)
     assert len(some.params.trees) == 4
     assert 0 < len(some.steps) < len(plenty.steps) or some.sample < plenty.sample
+    few = choose_settings(LARGE, DEFAULTS, minutes=training + 100 / 60)
+    assert few.sample == plenty.sample // 4
+    assert sum("compared on" in reason for reason in few.reasons) == 1
     none = choose_settings(LARGE, DEFAULTS, minutes=training * 1.001)
     assert not none.steps
     assert "leaves no time" in none.reasons[-1]

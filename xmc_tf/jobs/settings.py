@@ -81,12 +81,12 @@ def choose_settings(
         return Settings(params, (), None, (*reasons, "nothing was tried: there are no validation documents"))
     steps = [step for step in _steps(params, shape.labels, effort) if not fixed.intersection(step.fixes)]
     sample = None if shape.documents <= _SAMPLE[effort] else _SAMPLE[effort]
-    if sample:
+    if minutes is not None:
+        steps, sample = _affordable(steps, shape, 60 * minutes - _seconds(shape, effort), sample, reasons, minutes)
+    if steps and sample:
         reasons.append(f"settings were compared on {sample:,} of {shape.documents:,} training documents")
     if steps and len(params.trees) > COMPARED_TREES:
         reasons.append(f"settings were compared with {COMPARED_TREES} of the {len(params.trees)} label trees")
-    if minutes is not None:
-        steps, sample = _affordable(steps, shape, 60 * minutes - _seconds(shape, effort), sample, reasons, minutes)
     return Settings(params, tuple(steps), sample, tuple(reasons))
 
 
@@ -204,7 +204,8 @@ def _affordable(
     steps: list[Step], shape: DataShape, left: float, sample: int | None, reasons: list[str], minutes: float
 ) -> tuple[list[Step], int | None]:
     """Return the changes that can be tried in the time not needed for final training, and the sample size to use."""
-    for documents in (sample or shape.documents, shape.documents // 4, shape.documents // 16):
+    most = sample or shape.documents
+    for documents in (most, most // 4, most // 16):
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, documents)
         kept, used = [], one
         for step in steps:
@@ -212,8 +213,8 @@ def _affordable(
                 used += one * step.cost
                 kept.append(step)
         if kept and documents >= 1000:
-            if documents < (sample or shape.documents):
-                reasons.append(f"settings were compared on {documents:,} documents, for --minutes {minutes:g}")
+            if documents < most:
+                reasons.append(f"{documents:,} documents instead of {most:,} to compare on, for --minutes {minutes:g}")
             if len(kept) < len(steps):
                 reasons.append(f"{len(kept)} of {len(steps)} changes were tried, for --minutes {minutes:g}")
             return kept, documents if documents < shape.documents else None
