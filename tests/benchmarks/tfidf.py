@@ -20,9 +20,10 @@ import tensorflow as tf
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from xmc_tf.common.threads import map_in_order
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
-from xmc_tf.features.texts import map_in_order, text_batches
+from xmc_tf.features.texts import text_batches
 from xmc_tf.params import TfidfParams
 
 SINGLE_TEXTS = 300

@@ -97,8 +97,9 @@ def test_a_line_end_inside_a_broken_character_is_still_a_line_end(tmp_path):
 
 
 def test_travels_to_other_processes_by_name(tmp_path):
-    texts = TextFile(write(tmp_path, b"a\nb"))
-    assert pickle.loads(pickle.dumps(texts)).lines() == [b"a", b"b"]
+    texts = TextFile(write(tmp_path, b"a\nb"), name="names")
+    again = pickle.loads(pickle.dumps(texts))
+    assert (again.lines(), again.name) == ([b"a", b"b"], "names")
 
 
 def test_is_mapped_and_not_read(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS
-from xmc_tf.label_names import label_vocabulary
+from xmc_tf.label_names import label_vocabulary, matcher
 from xmc_tf.label_names.characters import SKIPPED, UNSPACED, character_table
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import EXACT, INFLECTED, LONGEST, PARTIAL, PREFIX
@@ -130,6 +130,14 @@ def test_threads_and_batches_do_not_matter():
     index, texts = index_of(NAMES), TEXTS * 2000
     one, many = (find_matches(index, texts, as_written(), threads) for threads in (1, 3))
     assert all(np.array_equal(a, b) for a, b in zip(one, many, strict=True))
+
+
+def test_batches_are_read_when_they_are_needed(monkeypatch):
+    read, batches = [], matcher._batches
+    monkeypatch.setattr(matcher, "_BYTES", 1)
+    monkeypatch.setattr(matcher, "_batches", lambda texts: (read.append(one) or one for one in batches(texts)))
+    next(matcher._mapped(len, ["a"] * 1000, 2))
+    assert len(read) < 10
 
 
 def test_documents_with_a_word_are_counted_once_each():

@@ -28,6 +28,7 @@ def test_every_part_counts():
     tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
     other = LabelTree(splits=([0, 2], [0, 3, 5]), labels=[1, 2, 4, 0, 3])
     things = [X, 2 * X, E, E.T.copy(), Features(X, E), tree, other, ["ab", "c"], ["a", "bc"]]
+    things += [["a\nb", "c"], ["a", "b\nc"], ["a", "b", "c"]]
     assert len({checksum(thing) for thing in things}) == len(things)
     with pytest.raises(TypeError, match="cannot compute a checksum of int"):
         checksum(3)

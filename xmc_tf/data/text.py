@@ -5,6 +5,7 @@ import logging
 import mmap
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias, overload
@@ -111,8 +112,8 @@ class TextFile:
     def __repr__(self) -> str:
         return f"TextFile({str(self.path)!r}, {len(self):,} documents)"
 
-    def __reduce__(self) -> tuple[type["TextFile"], tuple[Path]]:
-        return type(self), (self.path,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), name=self.name), (self.path,)
 
     @property
     def lengths(self) -> np.ndarray:

@@ -1,16 +1,13 @@
 """Process texts in batches with several threads, and hold the arrays that the kernels return."""
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
-from typing import NamedTuple, TypeVar
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Texts
 from xmc_tf.features.characters import character_table
 from xmc_tf.features.kernels.pieces import BEGIN, END, cut_pieces
@@ -20,9 +17,6 @@ from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.kernels import key_table
 from xmc_tf.words.lexicon import Lexicon
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 # Small batches cost calls; large ones cost cache misses and memory, because the words and keys of a batch take ten
 # times its bytes.
@@ -51,31 +45,6 @@ def text_batches(texts: Texts) -> Iterator[list[bytes]]:
         size += len(encoded)
     if batch:
         yield batch
-
-
-def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
-    """Yield each batch and ``work(batch)`` in order; threads process the next ones. ``work`` has to release the GIL."""
-    threads = thread_count(threads)
-    first = list(islice(batches, 2))
-    batches = chain(first, batches)
-    if threads == 1 or len(first) < 2:
-        for batch in batches:
-            yield batch, work(batch)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="texts") as pool:
-        waiting: deque = deque()
-        try:
-            for batch in batches:
-                waiting.append((batch, pool.submit(work, batch)))
-                if len(waiting) > 2 * threads:
-                    done, result = waiting.popleft()
-                    yield done, result.result()
-            while waiting:
-                done, result = waiting.popleft()
-                yield done, result.result()
-        finally:
-            for _, result in waiting:
-                result.cancel()
 
 
 class SplitTexts(NamedTuple):

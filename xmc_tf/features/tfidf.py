@@ -10,10 +10,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import map_in_order
 from xmc_tf.data import Texts
 from xmc_tf.features import store
 from xmc_tf.features.counts import NgramCounter, NgramCounts
-from xmc_tf.features.texts import map_in_order, splitter, text_batches, weigher
+from xmc_tf.features.texts import splitter, text_batches, weigher
 from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.params.tfidf import AUTO, first_language

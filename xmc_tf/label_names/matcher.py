@@ -1,20 +1,21 @@
 """Find label names in texts with compiled code."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.common.threads import thread_count
-from xmc_tf.data import TextFile, Texts
+from xmc_tf.common.threads import map_in_order
+from xmc_tf.data import Texts
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import count_words, match_names
 from xmc_tf.label_names.reading import WordReading
 
 _BYTES = 1 << 20  # of text in a batch
+_TEXTS_PER_READ = 256
 _Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
 _KINDS = (np.int32, np.int8, np.float32, np.int32, np.float32, np.int8)  # of the columns of matches
 R = TypeVar("R")
@@ -64,15 +65,12 @@ def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threa
 
 def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator[R]:
     """Yield the result of each batch of texts, in order, computed by threads."""
-    count = thread_count(threads)
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
-    batches = _batches(texts.lines() if isinstance(texts, TextFile) else texts)
-    if count == 1 or len(texts) < 64:
-        yield from map(work, batches)
-        return
-    with ThreadPoolExecutor(count, thread_name_prefix="names") as pool:
-        yield from pool.map(work, batches)
+    # A file is read in parts, because it may not fit into memory.
+    each = chain.from_iterable(texts.batches(_TEXTS_PER_READ)) if hasattr(texts, "batches") else texts
+    for _, result in map_in_order(work, _batches(each), threads):
+        yield result
 
 
 def _batches(texts: Iterable[str] | Iterable[bytes]) -> Iterator[_Batch]:

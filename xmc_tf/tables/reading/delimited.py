@@ -64,6 +64,7 @@ class DelimitedFile(TableReader):
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
         """Yield (first line, cells, fault) of each row. If a quote is not closed, only the first line is lost."""
         csv.field_size_limit(_LARGEST_CELL)
+        self.read = 0
         with self._open() as file:
             lines = _Lines(file, self)
             for _ in range(self._skip):

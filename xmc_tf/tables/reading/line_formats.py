@@ -29,6 +29,7 @@ class _LineReader(TableReader):
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number (from 1) and the text of each line."""
+        self.read = 0
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self.read += len(raw)
@@ -191,6 +192,7 @@ class TextLines(_LineReader):
         self.kind = f"texts in {named(self._encoding)}, one per line"
 
     def records(self) -> Iterator[TableRow]:
+        self.read = 0
         with opened_text(self.path, self._encoding, newline="\n") as texts:
             for number, text in enumerate(texts, 1):
                 self.read += len(text)

@@ -40,6 +40,7 @@ class JsonLines(TableReader):
             raise InputError(f"{path} holds no JSON objects", expected=expected)
 
     def records(self) -> Iterator[TableRow | BadRow]:
+        self.read = 0
         with opened_text(self.path, self.encoding) as file:
             for number, line in enumerate(file, 1):
                 self.read += len(line)
