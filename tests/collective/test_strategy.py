@@ -1,5 +1,7 @@
 """Tests of the strategy's scopes and errors; world_fit.py tests training."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -7,11 +9,13 @@ import tensorflow as tf
 import tf_keras
 
 import xmc_tf
+from tests.collective.threads import on_ranks, results_of
+from xmc_tf.collective.fitting.steps import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise import RowAdagrad, RowAdam
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
-from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line, lookup
 from xmc_tf.collective.tables.pairs import PairScorer
 from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.common.errors import InputError
@@ -162,6 +166,21 @@ def test_adam_equals_keras_if_each_step_touches_each_row():
 def test_invalid_calls_are_refused(call, said):
     with pytest.raises(InputError, match=said):
         call(make_table("t", 5, 3))
+
+
+def test_a_table_name_with_a_space_is_part_of_the_error():
+    line = "^table my table has rows 0 to 9; ids out of range on rank 0: 99$"
+    with pytest.raises(InputError, match=line), ids_out_of_range_in_one_line():
+        lookup(make_table("my table", 10, 2), tf.constant([1, 99]))
+
+
+def test_metrics_of_the_first_rank_are_those_of_all_ranks():
+    def work(world):
+        variable = keras.Variable(float(world.rank + 1), aggregation="only_first_replica")
+        with metrics_of_all_ranks(SimpleNamespace(metrics=[SimpleNamespace(variables=[variable])]), world):
+            return float(variable.numpy())
+
+    assert results_of(on_ranks(2, work)) == [1.0, 1.0]
 
 
 def test_sparse_ids_are_bags():

@@ -157,6 +157,7 @@ def test_watches_ask_each_other_and_notice_one_that_has_stopped():
         one.start()
         world.barrier()
         states = one._ask(range(3), {})
+        assert not one._reports(states, 60.0)  # no rank waits
         world.barrier()
         if world.rank == 2:
             one.stop()

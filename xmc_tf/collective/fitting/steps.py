@@ -192,13 +192,16 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
     variables = [variable for metric in model.metrics for variable in metric.variables]
     kinds = [getattr(variable, "aggregation", "sum") for variable in variables]
     own = [np.asarray(variable.numpy()) for variable in variables]
-    totals = communicator.allreduce_array(np.concatenate([np.zeros(0), *(one.reshape(-1) for one in own)]))
+    # Summed with zeros from the other ranks, a variable has the value of rank 0.
+    silent = [kind == "only_first_replica" and communicator.rank > 0 for kind in kinds]
+    sent = [np.zeros(one.size) if is_silent else one.reshape(-1) for one, is_silent in zip(own, silent, strict=True)]
+    totals = communicator.allreduce_array(np.concatenate([np.zeros(0), *sent]))
     at = 0
     for variable, kind, one in zip(variables, kinds, own, strict=True):
         total = totals[at : at + one.size].reshape(one.shape)
         at += one.size
-        if kind in ("sum", "mean"):
-            variable.assign((total if kind == "sum" else total / communicator.size).astype(one.dtype))
+        if kind in ("sum", "mean", "only_first_replica"):
+            variable.assign((total / communicator.size if kind == "mean" else total).astype(one.dtype))
     try:
         yield
     finally:

@@ -32,10 +32,10 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        line = re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
+        line = re.search(r"(table [^\n]+? has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
         if line is None:
             raise
-        short = InputError(line[0])
+        short = InputError(line[0].rstrip("']"))  # TensorFlow quotes the text
         short.on_all_ranks = True
     else:
         return

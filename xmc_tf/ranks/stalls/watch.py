@@ -111,7 +111,8 @@ class StallWatch:
     def _reports(self, states: Sequence[State], seconds: float) -> bool:
         """Return whether this rank is the one to report: the lowest rank that has waited about ``seconds``."""
         room = max(1.0, 2 * self._interval())
-        return self.rank == min(state.rank for state in states if state.longest >= seconds - room)
+        # If all waits have ended since they were noticed, nobody reports.
+        return self.rank == min((state.rank for state in states if state.longest >= seconds - room), default=None)
 
     def _ask(self, ranks: Sequence[int], question: dict) -> list[State]:
         """Return the state of each rank, or the reason for its silence."""
