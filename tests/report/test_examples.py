@@ -39,6 +39,13 @@ def test_words_are_highlighted_by_their_contribution():
     )
 
 
+def test_capitals_and_scripts_without_spaces_are_highlighted():
+    assert highlighted("US us", {"US": 1.0}, 100) == '<mark style="--part:1.00">US</mark> us'
+    mark = '<mark style="--part:1.00">{}</mark>'.format
+    assert highlighted("黒猫の", {"猫": 1.0}, 100) == f"黒{mark('猫')}の"
+    assert highlighted("黒猫の 猫", {"黒猫の": 1.0}, 100) == f"{mark('黒猫の')} 猫"
+
+
 def test_examples_explain_the_label_that_they_show(corpus):
     model = XRLinear.load(corpus / "model")
     inputs = ReportInputs.of_model(model, TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz"), "A model")

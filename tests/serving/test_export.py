@@ -47,7 +47,8 @@ def test_several_trees_are_one_graph_that_gives_the_mean_of_their_scores(tmp_pat
         HierarchicalKMeansParams(nr_splits=4, max_leaf_size=leaf, seed=seed) for seed, leaf in enumerate((6, 20, 60))
     )
     model = XRLinear.train(texts, Y, names=NAMES, params=XRLinearParams(tree=shapes), threads=1)
-    export_model(model.export_parts(), tmp_path / "1", PredictionOptions(only_topk=30, beam_size=8))
+    made = export_model(model.export_parts(), tmp_path / "1", PredictionOptions(only_topk=30, beam_size=8))
+    assert made.table().count("\n1 of tree ") == 3
     asked = [*HARD, *(text.encode() for text in documents(60, seed=2)[0])]
     answer = LocalModel(tmp_path / "1").ask(asked)
     assert_same(answer["labels"], answer["scores"], model.predict(asked, only_topk=30, beam_size=8), atol=1e-5)

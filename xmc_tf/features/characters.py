@@ -1,6 +1,7 @@
 """The characters of words (letters and digits) and their lower case, as TensorFlow's string operations define them."""
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,10 @@ def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
     return table
 
 
-def spans_of_words(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each run of word characters. Scripts without spaces are not split further."""
+def spans_of_words(text: str, unspaced: bool = False) -> list[tuple[int, int]]:
+    """Return the start and end of each word. With ``unspaced``, characters of scripts without spaces are words."""
     codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
-    inside = character_table(False)[codes] & IN_WORD != 0
-    edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
-    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+    entries = character_table(False, unspaced)[codes]
+    word = np.where(entries & UNSPACED != 0, np.arange(len(codes)) + 2, entries & IN_WORD != 0)  # 0: no word
+    edges = np.flatnonzero(np.diff(word, prepend=0, append=0))
+    return [(int(start), int(stop)) for start, stop in pairwise(edges) if word[start]]

@@ -46,14 +46,16 @@ _EXAMPLES = 3  # number of labels named per node to describe it
 
 class Exported(NamedTuple):
     folder: Path
-    levels: list[Arrangement]  # without their arrays
+    trees: list[list[Arrangement]]  # the levels of each tree, without their arrays
     bytes: int  # of all variables
 
     def table(self) -> str:
         rows = []
-        for number, level in enumerate(self.levels, 1):
-            counts = [str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}"]
-            rows.append([*counts, f"{level.density:.1%}", level.name, f"{level.bytes / 1e6:,.1f}"])
+        for tree, levels in enumerate(self.trees, 1):
+            of = f" of tree {tree}" if len(self.trees) > 1 else ""
+            for number, level in enumerate(levels, 1):
+                counts = [f"{number}{of}", f"{level.nr_nodes:,}", f"{level.nr_weights:,}"]
+                rows.append([*counts, f"{level.density:.1%}", level.name, f"{level.bytes / 1e6:,.1f}"])
         return format_table(["level", "nodes", "weights", "full", "form", "MB"], rows)
 
 
@@ -119,10 +121,10 @@ def export_model(
     beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, searches = list[Arrangement](), list[TreeSearch]()
+        levels, searches = list[list[Arrangement]](), list[TreeSearch]()
         for number, tree in enumerate(trees):
             arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
-            levels += arranged
+            levels.append(arranged)
             searches.append(tree_search)
         linear: TreeSearch | MeanSearch = searches[0]
         if len(searches) > 1:
@@ -155,7 +157,7 @@ def export_model(
             "nr_labels": nr_labels,
             "nr_sparse": ranker.nr_sparse,
             "nr_dense": ranker.nr_dense,
-            "nodes": [level.nr_nodes for level in levels[: len(beams)]],
+            "nodes": [level.nr_nodes for level in levels[0]],
             "signatures": sorted(signatures),
             "bytes": bytes_,
         }

@@ -187,4 +187,4 @@ def _parts_text(node: NodeExplanation, words: int) -> list[str]:
     if node.bias:
         parts.append((node.bias, "bias"))
     lines = [f"            {amount:+8.3f}  {what}" for amount, what in parts]
-    return [*lines, f"            {node.raw:+8.3f}  sum, which becomes a score from 0 to 1"] if parts else lines
+    return [*lines, f"            {node.raw:+8.3f}  sum, before the post-processor"] if parts else lines

@@ -196,8 +196,10 @@ def _label(report: Report, label: ExampleLabel) -> Html:
 def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
     """Return a text as HTML, in which words that contributed more to the score have a stronger background."""
     shown = clean(text, most)
-    spans = spans_of_words(shown)
-    strengths = _strengths([shown[start:stop].lower() for start, stop in spans], amounts)
+    # If the model splits scripts without spaces, no word of a feature can be split further.
+    splits = all(len(spans_of_words(feature, True)) == len(spans_of_words(feature)) for feature in amounts)
+    spans = spans_of_words(shown, splits)
+    strengths = _strengths([shown[start:stop] for start, stop in spans], amounts)
     highest = max(strengths, default=0.0)
     parts, at = [], 0
     for (start, stop), strength in zip(spans, strengths, strict=True):
@@ -215,7 +217,8 @@ def _strengths(words: list[str], amounts: Mapping[str, float]) -> list[float]:
     strengths = [0.0] * len(words)
     for length in range(1, longest + 1):
         for first in range(len(words) - length + 1):
-            amount = amounts.get(" ".join(words[first : first + length]), 0.0)
+            feature = " ".join(words[first : first + length])
+            amount = amounts.get(feature, amounts.get(feature.lower(), 0.0))  # most models read lower case
             for place in range(first, first + length):
                 strengths[place] += amount / length
     return strengths

@@ -165,7 +165,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
     xs = [point.threshold for point in curve]
     if min(xs) < 0 or max(xs) > 1:
         x = axis_around(xs, "threshold")
-    elif best < _SMALL:
+    elif 0 < best < _SMALL:
         # On a linear axis, small scores would share a few pixels.
         curve = [point for point in curve if point.threshold >= best * _BELOW_BEST]
         x = Axis("threshold (logarithmic)", curve[-1].threshold, 1, _TICKS, logarithmic=True)
