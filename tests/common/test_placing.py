@@ -123,6 +123,9 @@ def test_a_file_instead_of_the_folder_and_a_link_instead_of_a_part_are_refused(t
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="is a file"):
         place(tmp_path / "file", "new")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="a link to a folder that does not exist"):
+        KIND.check_place(tmp_path / "dangling")
     (tmp_path / "box").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "box" / "parts").symlink_to(tmp_path / "elsewhere")

@@ -69,6 +69,10 @@ def test_offline_sends_no_request(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set"):
         check_available("known/encoder", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
+    with pytest.raises(InputError, match="TRANSFORMERS_OFFLINE is set"):
+        check_available("known/encoder", str(tmp_path))
     # In the cache it is there, offline or not.
     snapshot = tmp_path / "models--known--encoder" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)

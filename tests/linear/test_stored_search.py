@@ -91,13 +91,16 @@ def test_a_truncated_layout_is_not_used(copy, queries, caplog, length):
     assert "words.npy" in caplog.text
 
 
-def test_a_damaged_layout_without_other_weights_is_not_to_be_deleted(copy, caplog):
+def test_a_damaged_layout_without_other_weights_is_not_to_be_deleted(copy, caplog, monkeypatch):
     for t in range(2):
         (copy / "ranker" / f"{t}.model" / "W.npz").unlink()
     (copy / "search" / "words.npy").write_bytes(b"")
     with pytest.raises(InputError, match="no other copy of its weights") as error:
         XLinear.load(copy, nr_dense=DENSE)
     assert "delete" not in f"{error.value}{caplog.text}"
+    monkeypatch.setattr(stored, "VERSION", 99)
+    with pytest.raises(InputError, match=r"has version \d+, not 99(.|\n)*the version of xmc_tf that wrote"):
+        XLinear.load(copy, nr_dense=DENSE)
 
 
 def test_a_damaged_chunk_is_reported_once(copy, queries, caplog):

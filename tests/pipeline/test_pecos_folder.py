@@ -119,6 +119,11 @@ def test_command_lines(pecos, tmp_path, capsys):
         predict.main([*common, "-o", str(tmp_path / "P.npz")])
 
 
+def test_it_cannot_be_audited(loaded):
+    with pytest.raises(InputError, match="trained by xmc_tf"):
+        loaded.audit(TEXTS, np.eye(len(TEXTS), LABELS), X=features())
+
+
 def test_export_of_a_model_of_texts_alone(text_only, tmp_path):
     expected = text_only.predict(TEXTS)
     model = XTransformer.load(text_only.folder)

@@ -251,6 +251,7 @@ def test_errors_at_the_start_say_what_to_do(folder, tmp_path):
         assert "choose another port" in error_of("-m", str(folder), "-p", str(taken.getsockname()[1]))
     missing = "import sys; sys.modules['uvicorn'] = None; from xmc_tf.__main__ import main; main()"
     assert "received: -5" in error_of("-m", str(folder), "--max-batch", "-5")
+    assert "--beam-size: expected a number of at least 1" in error_of("-m", str(folder), "-b", "0")
     assert pip_install("server") in error_of("-m", str(folder), code=missing)
 
 

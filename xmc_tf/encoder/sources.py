@@ -125,7 +125,7 @@ class EncoderSource:
                 received=_first_line(error),
                 fix="copy the whole folder again",
             )
-        why = " because HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
+        why = f" because {_offline()} is set" if _offline() else ""
         return InputError(
             f"there is no {self.part} {self.name!r}: it is not a folder, not cached, and cannot be downloaded{why}",
             expected="a folder, or a name on the hub",
@@ -153,8 +153,8 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
         url = hf_hub_url(source.name, _CONFIG)
     except HFValidationError as error:
         raise _unavailable(source.name, f"neither a folder nor a name on the hub ({error})") from None
-    if constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _TRUE:
-        raise _unavailable(source.name, "not in the cache, and HF_HUB_OFFLINE is set")
+    if constants.HF_HUB_OFFLINE or _offline():
+        raise _unavailable(source.name, f"not in the cache, and {_offline() or 'HF_HUB_OFFLINE'} is set")
     try:
         # No retries: the libraries would retry for half a minute.
         answer = requests.head(url, headers=build_hf_headers(), timeout=5.0, allow_redirects=True)
@@ -165,6 +165,12 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
         raise _unavailable(source.name, f"the hub answers {answer.status_code}: no such encoder, or no access to it")
     if answer.status_code >= 400:
         _LOG.debug("%s: the hub responded %s; trying to load the encoder", source.name, answer.status_code)
+
+
+def _offline() -> str:
+    """Return the name of the environment variable that forbids downloads; empty if they are allowed."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next((name for name in names if os.environ.get(name, "").upper() in _TRUE), "")
 
 
 def _unavailable(name: str, reason: str) -> InputError:

@@ -114,6 +114,7 @@ def load_label_search(folder: str | Path) -> LabelSearch:
         and isinstance(normalize, list)
         and len(scale) == len(normalize)
         and all(type(one) in (int, float) for one in scale)
+        and all(type(one) is bool for one in normalize)
         and all(f"splits/{number}" in found for number in range(len(scale)))
     )
     if not right:

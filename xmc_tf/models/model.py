@@ -295,6 +295,8 @@ class Model(ABC):
         """
         from xmc_tf.models.auditing import audit_documents
 
+        if not {"seed", "train_params"} <= self.metadata.content.keys():  # such as a model of PECOS
+            raise InputError("this model cannot be audited", expected="a model trained by xmc_tf")
         read = self._read(texts, labels, columns, labelled=True)
         features, params = self._for_audit(read, X, threads)
         return audit_documents(

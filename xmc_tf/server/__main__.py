@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.numbers import thread_number, whole
+from xmc_tf.common.numbers import positive, thread_number, whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.application import Application, Limits
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     add = answers.add_argument
     add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless the request sets k")
     add("--max-topk", type=whole, default=100, metavar="INT", help="maximum number of labels per text")
-    add("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
+    add("-b", "--beam-size", type=positive, metavar="INT", help="beam size (default: the model's)")
     add("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out labels with lower scores")
     add_runtime(answers)
     add = out.add_argument_group("limits").add_argument

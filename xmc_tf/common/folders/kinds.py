@@ -65,7 +65,8 @@ class FolderKind:
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():
-            raise InputError(f"{folder} is a file", expected="a folder", fix=fix)
+            what = "a file" if folder.exists() else "a link to a folder that does not exist"
+            raise InputError(f"{folder} is {what}", expected="a folder", fix=fix)
         own = self.own_files(folder)
         in_the_way = [name for name in self.possible_files(folder) if name not in own] + self._of_other_form(folder)
         if not in_the_way:

@@ -188,7 +188,7 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
     # Surrogates represent bytes that are not UTF-8, of the command line or of a file's name.
     if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object[error.start : error.end]):
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
         return 2, f"error: {error.filename} does not exist"
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from "):  # of pathlib
         return 2, f"error: {str(error).removeprefix('Symlink loop from ')} is a link that leads to itself"

@@ -89,7 +89,7 @@ class TrainingData:
         if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:
             raise InputError(
                 "the features do not fit the model", expected=f"{self.X.shape[1]:,} sparse features, as in training",
-                received=f"{X.nr_features:,}",
+                received=f"{X.nr_sparse:,} sparse and {X.nr_dense:,} dense features",
             )  # fmt: skip
 
     def save(self, place: Path) -> None:

@@ -253,7 +253,10 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
     try:
         header: dict[str, Any] = read_json(here / _HEADER)
         if (header.get("format"), header.get("version")) != (_FORMAT, VERSION):
-            raise InputError(f"{here / _HEADER} has another version", expected=str(VERSION))
+            raise InputError(
+                f"{here / _HEADER} has version {header.get('version')!r}, not {VERSION}",
+                fix="use the version of xmc_tf that wrote the model, or train it again",
+            )
         if header["made_from"] != _sources(folder, biases):
             raise InputError(f"{here} does not match the weights beside it")
         if header[_TABLE] != crc_of_file(here / _TABLE):
@@ -268,7 +271,8 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
     except (InputError, OSError, KeyError, ValueError) as error:
         problem = error.problem if isinstance(error, InputError) else str(error)
         if not any((folder / "ranker").glob("*.model/W.npz")):
-            raise InputError(f"{problem}; the model has no other copy of its weights", fix=_FIX) from None
+            fix = (error.fix if isinstance(error, InputError) else "") or _FIX
+            raise InputError(f"{problem}; the model has no other copy of its weights", fix=fix) from None
         warn_of_damage(here, problem)
         return None
 
