@@ -35,7 +35,6 @@ def main() -> None:
         "flat_head": [],
         "growing_table": [],
         "collective_steps": [],
-        "dlrm": [],
         "dlrm_keras": [],
         "encoder_speed": ["--peer", a.pytorch] if a.pytorch else [],
         "table_memory": [],
