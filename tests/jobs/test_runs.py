@@ -100,7 +100,7 @@ def test_deleting_a_run_keeps_the_others(store, capsys):
         (["show", "9"], "has no run 9"),
         (["show", str(10**30)], "has no run 1000"),
         (["compare", "1"], "at least 2"),
-        (["predictions", "1"], "needs an output file"),
+        (["predictions", "1"], "the action 'predictions' writes a CSV file"),
     ],
 )
 def test_actions_that_cannot_work(store, arguments, message):
