@@ -61,7 +61,7 @@ def test_rows_that_disagree(X, Y):
     files = {"X": "X.npz", "Y": "Y.npz", "texts": "X.txt"}
     words = ["(X.npz)", "(Y.npz)", "have different numbers of documents", ", 2", "received: 3", "same order"]
     fails(*words, X=X[:2], Y=Y, files=files)
-    fails("texts (X.txt) and the labels Y (Y.npz) are not", "received: 3", texts=["a"], Y=Y, files=files)
+    fails("texts (X.txt) and the labels Y (Y.npz) have", "received: 3", texts=["a"], Y=Y, files=files)
     fails(*words, X=X[:2], Y=Y, files=files, loaded=True)
     with pytest.raises(InputError, match="have different numbers of documents"):
         check_pair(Features(dense=np.ones((2, 2), np.float32)), Y)

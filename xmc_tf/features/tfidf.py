@@ -128,6 +128,7 @@ class Tfidf:
 
     @property
     def nr_features(self) -> int:
+        """The number of n-grams and pieces in the vocabulary: the columns of `transform`."""
         return len(self._vocabulary)
 
     @property
