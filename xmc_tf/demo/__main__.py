@@ -178,7 +178,7 @@ def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
         )
         encoder = make_tiny(tiny, TextFile(data / "X.trn.txt"), _LENGTH)
     else:
-        paragraph("The encoder is all-MiniLM-L6-v2; one pass over the texts takes two to three minutes here.")
+        paragraph("The encoder is all-MiniLM-L6-v2; one pass over the texts takes three to six minutes here.")
     options = ["--model-shortcut", str(encoder), "--truncate-length", str(_LENGTH), "--num-train-epochs", "1"]
     _call("xmc_tf.train", [*_inputs(data, model), *options])
 
