@@ -51,9 +51,7 @@ class KernelFiles:
 
     @classmethod
     def from_function(cls, function: Callable, path: str) -> "KernelFiles":
-        files = cls(function, path)
-        files.ensure_cache_path()
-        return files
+        return cls(function, path)
 
     def ensure_cache_path(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
