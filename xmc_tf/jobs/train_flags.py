@@ -94,8 +94,8 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add(
         "--minutes", type=float, metavar="NUMBER",
-        help="time that the whole training should take, on two cores: by an estimate, fewer settings are compared and "
-        "the effort is lowered to fit; the training is not stopped",
+        help="target time for the whole training on two cores; if the estimate exceeds it, fewer settings are compared "
+        "and the effort is lowered (the training is not stopped)",
     )  # fmt: skip
     add("--preponly", action="store_true", help="only prepare the data set of the table, without training")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")

@@ -217,7 +217,7 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
         "--labels": args.labels, "--ensemble": args.ensemble,
     }  # fmt: skip
     if found := [flag for flag, value in files.items() if value]:
-        raise InputError(f"a table excludes {', '.join(found)}", fix="leave out either the table or these flags")
+        raise InputError(f"a table and {', '.join(found)} cannot be combined", fix="leave out either side")
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
     if len(args.tags or ()) > 1:

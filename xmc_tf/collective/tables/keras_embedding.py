@@ -40,7 +40,7 @@ _SCOPE: ContextVar[EmbeddingScope | None] = ContextVar("embedding_scope", defaul
 def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
     """Return the current embedding scope. Outside of one, raise InputError."""
     if (scope := _SCOPE.get()) is None:
-        raise InputError(f"{layer} is not in an embedding scope", expected="a strategy for its table", fix=fix)
+        raise InputError(f"{layer} is outside strategy.embedding_scope()", expected="a layer made inside it", fix=fix)
     return scope
 
 
