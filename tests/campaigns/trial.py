@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.campaigns.hostile import FILES
-from xmc_tf.tables.store import close_all
+from xmc_tf.tables.connections import close_all
 
 LIMIT_S = 600.0  # what takes longer waits for something
 PROCESSOR_S = 120  # what takes more of the processor, which no other program of the machine changes, has no end

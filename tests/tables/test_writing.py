@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables import preparation, writing
-from xmc_tf.tables import store as store_module
+from xmc_tf.tables import connections, preparation, writing
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
@@ -30,7 +29,7 @@ def table(tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
     """Commands do not wait for another one."""
-    monkeypatch.setattr(store_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.05)
 
 
 def _full(store):

@@ -1,12 +1,8 @@
 """The SQLite database of a data set, with its documents, labels, splits and runs."""
 
-import atexit
 import contextlib
-import errno
 import json
-import os
 import sqlite3
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +16,11 @@ from xmc_tf.common.files.atomic import atomic_file, remove_leftovers
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data.text import LazyTexts
 from xmc_tf.tables.columns import Columns, TrainedColumns
+from xmc_tf.tables.connections import connected, require_folder, write_error
 from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 2
 _BATCH = 2048
-PATIENCE_S = 30.0  # for another command's transaction
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT NOT NULL, key INTEGER NOT NULL,
@@ -68,10 +64,10 @@ class TableStore:
                     expected="a name beside which SQLite can place its own files",
                     fix="give another name with -o (--data-set), or move that file",
                 )
-        _require_folder(path)
+        require_folder(path)
         remove_leftovers(path)
         with contextlib.suppress(FileExistsError), atomic_file(path, new=True) as part:
-            store = cls(path, _connected(part, "rwc"))
+            store = cls(path, connected(part, "rwc"))
             with store.writing():
                 store.connection.executescript(f"PRAGMA journal_mode = OFF; BEGIN; {_SCHEMA}")
                 store.put_meta({"format": FORMAT, "version": VERSION, **about})
@@ -92,7 +88,7 @@ class TableStore:
             if file.read(16) != b"SQLite format 3\x00":
                 return False
         try:
-            store = TableStore(path, _connected(path, "ro"))
+            store = TableStore(path, connected(path, "ro"))
         except InputError:
             return False
         found = not store.has_views and store.meta("format") == FORMAT
@@ -110,7 +106,7 @@ class TableStore:
         path = Path(path)
         if not path.is_file():
             raise InputError(f"{path} does not exist", expected="a database written by xmc-tf prepare")
-        connection = _connected(path, "rw" if write else "ro")
+        connection = connected(path, "rw" if write else "ro")
         store = cls(path, connection)
         if store.has_views or store.meta("format") != FORMAT:
             raise InputError(
@@ -182,7 +178,7 @@ class TableStore:
             with self.connection:
                 yield self.connection
         except sqlite3.DatabaseError as error:
-            raise _write_error(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     @property
     def reading(self) -> int:
@@ -354,7 +350,7 @@ class StoredTexts(LazyTexts):
 
     def _read(self, ids: np.ndarray) -> Iterator[str]:
         if self._connection is None:
-            self._connection = _connected(self.path, "ro")
+            self._connection = connected(self.path, "ro")
         if TableStore(self.path, self._connection).reading != self._reading:
             raise InputError(
                 f"{self.path} has been read again by another command, with other rows or columns",
@@ -371,72 +367,3 @@ class StoredTexts(LazyTexts):
         for number, text in rows:
             if number in wanted:
                 yield " ".join(text.splitlines())
-
-
-def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """Return the error to raise when a write has failed."""
-    # Errors that SQLite itself does not report, such as a wrong number of values, have no name.
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return OSError(
-            errno.ENOSPC, f"the disk is full or failing ({error}); complete rows are kept: free some space and rerun",
-            str(path),
-        )  # fmt: skip
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CONSTRAINT")):
-        return InputError(
-            f"{path} is in use: another command is writing to it ({error})",
-            expected="only one command writing to a data set at a time",
-            fix="wait until the other command has ended, or give another database",
-        )
-    return InputError(
-        f"{path} cannot be written: {error}",
-        expected="an undamaged database on a disk that can be written to",
-        fix="check its permissions; if it is damaged, remove it and prepare the table again",
-    )
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that allows weak references and is closed when the last strong reference is gone."""
-
-    def __del__(self) -> None:
-        with contextlib.suppress(sqlite3.ProgrammingError):  # it was never opened
-            self.close()
-
-
-_OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
-
-
-@atexit.register
-def close_all() -> None:
-    """Close all databases, so that SQLite removes its auxiliary files."""
-    for connection in list(_OPEN):
-        connection.close()
-
-
-def _require_folder(path: Path) -> None:
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path.parent} does not exist", expected="a folder for the database", fix="create it first")
-
-
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    _require_folder(path)
-    # A connection that may only read cannot remove the files beside the database (-wal, -shm) when it is the last.
-    opened = "rw" if mode == "ro" and os.access(path, os.W_OK) else mode
-    try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={opened}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
-            factory=_Connection,
-        )  # fmt: skip
-        _OPEN.add(connection)
-        connection.execute(f"PRAGMA query_only = {int(mode == 'ro')}")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.Error as error:
-        if isinstance(error, sqlite3.DatabaseError) and isinstance(full := _write_error(path, error), OSError):
-            raise full from None
-        raise InputError(
-            f"{path} cannot be opened: {error}",
-            expected="a database written by xmc-tf prepare, or a new file",
-            fix="give another file",
-        ) from None
-    return connection

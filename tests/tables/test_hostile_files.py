@@ -1,0 +1,107 @@
+"""Encodings, and files that are no tables, are damaged, endless, or hold SQL, are read as they are or refused."""
+
+import gzip
+import json
+import sqlite3
+
+import pytest
+
+from tests.tables.test_preparation import ALL_TRAINING, _content, _csv
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.reading.text_files import text_encoding
+from xmc_tf.tables.store import TableStore
+
+
+def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
+    path = tmp_path / "data.csv"
+    content = "text,label\n" + "Bäume und Wälder,Öko\n" * 40
+    path.write_bytes(content.encode() + b"stray \xff,x\n")
+    assert text_encoding(path) == "utf-8"
+    assert "1 of 121 characters outside ASCII are not UTF-8" in caplog.text
+    path.write_bytes(content.encode("latin-1"))
+    assert text_encoding(path) == "cp1252"
+    assert "is read as Windows-1252 (--encoding)" in caplog.text
+
+
+def test_the_encoding_of_a_gzipped_file_can_be_set(tmp_path):
+    path = tmp_path / "data.jsonl.gz"
+    lines = [json.dumps({"text": f"Bäume {row}", "label": "Öko"}, ensure_ascii=False) + "\n" for row in range(20)]
+    path.write_bytes(gzip.compress("".join(lines).encode("latin-1")))
+    store = prepare(
+        path, tmp_path / "out.sqlite", PrepareOptions(SourceOptions(encoding="latin-1"), splits=ALL_TRAINING)
+    )
+    assert store.names == ["Öko"]
+
+
+@pytest.mark.parametrize("name", ["rot13", "zlib", "idna", "punycode", "undefined", "base64", "no-such"])
+def test_codecs_that_are_no_encodings_of_texts(tmp_path, name):
+    with pytest.raises(InputError, match="unknown encoding"):
+        prepare(_csv(tmp_path), tmp_path / "out.sqlite", PrepareOptions(SourceOptions(encoding=name)))
+
+
+def test_an_endless_view_is_refused(tmp_path, monkeypatch):
+    endless = "WITH RECURSIVE n(text) AS (SELECT 1 UNION ALL SELECT text + 1 FROM n) SELECT text, 'a' AS label FROM n"
+    for name in ("documents", "meta"):
+        with sqlite3.connect(tmp_path / f"{name}.db") as database:
+            database.execute(f"CREATE VIEW {name} AS {endless}")
+    monkeypatch.setattr("xmc_tf.tables.reading.structured.MOST_SECONDS", 0.2)
+    with pytest.raises(InputError, match="'documents' cannot be counted"):
+        prepare(tmp_path / "documents.db", tmp_path / "out.sqlite")
+    assert not TableStore.is_data_set(tmp_path / "meta.db")
+    with pytest.raises(InputError, match="not a data set"):
+        TableStore.open(tmp_path / "meta.db")
+
+
+def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.tables.reading.text_files.LEAST_BOMB", 1 << 20)
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(64):
+            file.write(b'{"text": "' + b"a" * 1_000_000 + b'", "label": "b"}\n')
+    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
+        prepare(path, tmp_path / "out.sqlite")
+
+
+def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
+    path = tmp_path / "evil.db"
+    name = 'a"; DROP TABLE b; --'
+    with sqlite3.connect(path) as database:
+        quoted = name.replace('"', '""')
+        database.execute(f'CREATE TABLE "{quoted}" (text, "{quoted}")')
+        database.execute(f'INSERT INTO "{quoted}" VALUES (?, ?)', ("a text'; DROP TABLE documents; --", "x'); --"))
+        database.execute("CREATE TABLE b (c)")
+    options = PrepareOptions(SourceOptions(table=name), ColumnOptions(labels=name), ALL_TRAINING)
+    store = prepare(path, tmp_path / "out.sqlite", options)
+    assert _content(store) == {"a text'; DROP TABLE documents; --": {"x'); --"}}
+    assert open_source(path, SourceOptions(table="b")).columns == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"PK\x03\x04....", "Excel"),
+        (b"text,label\n", "has no rows"),
+        (b"PAR1 and nothing more", "Parquet"),
+        (b"SQLite format 3\x00 and nothing more", "SQLite"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, content, words):
+    path = tmp_path / "data.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        prepare(path, tmp_path / "out.sqlite")
+
+
+def test_a_database_that_cannot_be_opened_is_named(tmp_path):
+    path = _csv(tmp_path)
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"SQLite format 3\x00 and nothing more")
+    with pytest.raises(InputError, match=r"damaged\.sqlite cannot be opened"):
+        prepare(path, damaged)
+    with pytest.raises(InputError, match=r"nowhere does not exist"):
+        prepare(path, tmp_path / "nowhere" / "out.sqlite")
