@@ -1,5 +1,7 @@
 """An exported model with an encoder: text to labels in one graph, as the fine-tuned model itself predicts."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,9 +12,15 @@ from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.fusion.evidence import HIDDEN
+from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.models import prediction
 from xmc_tf.models.saved_model import parts_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
+
+NEW = 2  # a label without documents
 
 
 @pytest.fixture(scope="module")
@@ -94,25 +102,59 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 
 @pytest.fixture(scope="module")
 def tuned(corpus):
-    """Return a model that also uses its label head, and truncates long texts."""
-    return run_train(
-        corpus, corpus / "named-too", "--labels", corpus / "labels.txt", "--ensemble-method", "root_average"
-    )
+    """Return a model that also uses its label head, truncates long texts, and has a label without documents."""
+    Y = load_matrix(corpus / "Y.trn.npz").tolil()
+    Y[:, NEW] = 0
+    save_matrix(corpus / "Y.new.npz", Y.tocsr())
+    flags = ("--labels", corpus / "labels.txt", "-y", corpus / "Y.new.npz", "--ensemble-method", "root_average")
+    with (
+        mock.patch.object(prediction, "blend", wraps=prediction.blend) as blend,
+        mock.patch.object(Matcher, "train", wraps=Matcher.train) as fine_tune,
+    ):
+        model = run_train(corpus, corpus / "named-too", *flags)
+    rows, nr_documents = fine_tune.call_args.args[2].rows, 160
+    assert rows[rows >= nr_documents].tolist() == [nr_documents + label for label in range(24) if label != NEW]
+    ranked_alone = blend.call_args.args[-1]  # in the fit of the probabilities
+    assert ranked_alone[NEW]
+    assert ranked_alone.sum() == 1 + (24 - 1) // HIDDEN
+    return model
 
 
 def test_the_mean_of_head_and_rankers(tuned, corpus):
     assert tuned.metadata.ensemble_method == "root_average"
+    assert np.flatnonzero(tuned.new_to_head).tolist() == [NEW]
     folder = corpus / "served" / "2"
     export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
     texts = texts_of(corpus)
     assert foreign_operations(folder) <= TEXT_OPERATIONS
     expected = tuned.predict(texts, only_topk=5, beam_size=8, threads=1)
+    assert NEW in expected.indices
     assert (expected != tuned.predict(texts, only_topk=5, beam_size=8, ensemble_method="concat-only")).nnz
     local = LocalModel(folder)
     for size in (7, len(texts)):
         answers = [local.ask(texts[first : first + size]) for first in range(0, len(texts), size)]
         labels, scores = (np.concatenate([one[name] for one in answers]) for name in ("labels", "scores"))
         assert_same(labels, scores, expected)
+
+
+def test_labels_without_documents_are_scored_by_the_rankers_alone(tuned, corpus, tmp_path):
+    texts = list(texts_and_labels(corpus, "tst")[0].lines())
+    options = {"only_topk": 24, "scores": "ranker", "post_processor": "sigmoid"}
+    mean, rankers, head = (
+        tuned.predict(texts, ensemble_method=method, **options).toarray()
+        for method in ("root_average", "concat-only", "transformer-only")
+    )
+    np.testing.assert_allclose(mean[:, NEW], rankers[:, NEW], rtol=1e-5)
+    assert not np.allclose(head[:, NEW], rankers[:, NEW], rtol=0.01)
+    others = np.delete(np.arange(24), NEW)
+    np.testing.assert_allclose(mean[:, others], (np.sqrt(rankers) + np.sqrt(head))[:, others] ** 2 / 4, rtol=1e-5)
+    tuned.export(tmp_path / "1", only_topk=24, scores="ranker", post_processor="sigmoid")
+    np.testing.assert_allclose(LocalModel(tmp_path / "1").predict(texts).toarray(), mean, atol=1e-5)
+    for label in tuned.explain(texts[0], k=24).labels:
+        assert ("label head" in [one.source for one in label.evidence]) == (label.label != NEW)
+    # Models of versions that learned otherwise answer as before.
+    older = XTransformer(tuned.parts, tuned.metadata.replace(rankers_score_new=False), where=tuned.folder)
+    assert not np.allclose(older.predict(texts, **options).toarray()[:, NEW], mean[:, NEW], rtol=0.01)
 
 
 def test_other_ensembles_are_not_exported(tuned, tmp_path):

@@ -22,7 +22,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 9  # of the learned result; results of other versions are not reused
+_VERSION = 10  # of the learned result; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -54,7 +54,9 @@ def evidence_stage(
             vectors.append(own)
             return found
 
-        def score(_: np.ndarray, some: np.ndarray, __: np.ndarray) -> csr_matrix:
+        def score(_: np.ndarray, some: np.ndarray, hidden: np.ndarray) -> csr_matrix:
+            # The head knows the hidden labels from their documents, but will not know labels without documents.
+            auxiliary.new_to_head = hidden | (np.bincount(csr_matrix(documents.Y).indices, minlength=len(hidden)) == 0)
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)

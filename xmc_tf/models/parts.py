@@ -21,6 +21,7 @@ from xmc_tf.common.folders.model_parts import (
     HIERARCHY,
     NAMES,
     RANKER,
+    RANKERS_SCORE_NEW,
     TREE,
 )
 from xmc_tf.data.vocabularies import LabelHierarchy
@@ -131,6 +132,14 @@ class LazyModelFolder:
         if evidence is not None:
             evidence.allowed = self.output_labels
         return evidence
+
+    @cached_property
+    def new_to_head(self) -> np.ndarray | None:
+        """The labels without documents, which the label head does not score: bool [labels]; None: it scores all."""
+        if self.evidence is None or not self.metadata.content.get(RANKERS_SCORE_NEW):
+            return None  # older models learned their probabilities with the head's scores of all labels
+        new = self.evidence.fusion.log_documents[: self.ranker.nr_labels] == 0
+        return new if new.any() else None
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy | None:

@@ -124,7 +124,7 @@ def scored(
         by_heads, vectors = _by_heads(model, texts, more)
         embeddings.append(vectors)
         found = by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
-        return blend(method, by_heads, found, size)
+        return blend(method, by_heads, found, size, model.new_to_head)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
     return deepened(blended, _topk(model, options), POOL), embeddings[0]

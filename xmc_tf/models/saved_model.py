@@ -52,4 +52,7 @@ def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
     assert labels is not None  # the mean is over labels
     by_label = np.empty_like(rows)
     by_label[labels] = rows
-    return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL, method)
+    return LabelHeadParts(
+        by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL, method,
+        model.new_to_head,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, TRAINING
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, RANKERS_SCORE_NEW, TRAINING
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, as_features
@@ -183,7 +183,9 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
                 model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names,
                 decide_on_head=not is_chosen(recipe),
             )  # fmt: skip
-            model.metadata = model.metadata.replace(ensemble_method=stage.record["ensemble_method"])
+            model.metadata = model.metadata.replace(
+                ensemble_method=stage.record["ensemble_method"], **{RANKERS_SCORE_NEW: True}
+            )
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:

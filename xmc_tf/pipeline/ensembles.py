@@ -1,9 +1,11 @@
 """The choice of scores for predictions: the label head's, the rankers', or both."""
 
-from scipy.sparse import csr_matrix
+import numpy as np
+from scipy.sparse import coo_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
+from xmc_tf.params.choices import MEANS
 from xmc_tf.pipeline.inputs import Recipe
 from xmc_tf.rankers.ensemble import beginning
 
@@ -36,6 +38,24 @@ def is_chosen(recipe: Recipe) -> bool:
     return (recipe.prediction.ensemble_method or recipe.last_prediction.ensemble_method) is not None
 
 
-def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:
-    """Combine two predictions (documents × labels) and return the ``only_topk`` best labels."""
+def blend(
+    method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int, new: np.ndarray | None = None
+) -> csr_matrix:
+    """Combine two predictions (documents × labels) and return the ``only_topk`` best labels.
+
+    Means of the labels marked in ``new`` (bool [labels]), which have no documents, are the rankers' scores alone: the
+    head has learned that these labels are wrong for all documents.
+    """
+    if new is not None and method in MEANS:
+        heads = _with_columns_of(heads, rankers, new)
     return beginning(ensemble(method, [heads, rankers]), only_topk)
+
+
+def _with_columns_of(scores: csr_matrix, others: csr_matrix, wanted: np.ndarray) -> csr_matrix:
+    """Return the scores with the wanted columns replaced by those of ``others``."""
+    own, theirs = scores.tocoo(), others.tocoo()
+    kept, taken = ~wanted[own.col], wanted[theirs.col]
+    data, row, column = (
+        np.concatenate([getattr(own, part)[kept], getattr(theirs, part)[taken]]) for part in ("data", "row", "col")
+    )
+    return coo_matrix((data, (row, column)), shape=scores.shape).tocsr()

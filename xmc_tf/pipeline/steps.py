@@ -203,7 +203,7 @@ class TrainingSteps:
             encoder.compute_in(choose_precision(self.communicator, params[0].mixed_precision))
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                names=own.names, rows=self._trained_on if len(self.held_out) else None,
+                names=own.names, rows=self._tuned_on,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
@@ -225,6 +225,7 @@ class TrainingSteps:
             "pred_params": [_without_reading(one) for one in pred_params],
             "seed": recipe.seed,
             **({"held out": len(self.held_out)} if len(self.held_out) else {}),
+            **({"names left out": count} if (count := len(self._names_without_documents)) else {}),
         } | self._reading
         stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
         # The levels' checkpoints are removed only after the stage is complete, because it resumes from them.
@@ -325,14 +326,38 @@ class TrainingSteps:
         """The rows of all documents that are not held out, followed by those of the label names."""
         return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
 
+    @property
+    def _tuned_on(self) -> np.ndarray | None:
+        """The rows to fine-tune on; None: all. They leave out the names of labels without documents.
+
+        Otherwise the encoder learns to tell these names from all documents, and finds fewer of these labels.
+        """
+        left_out = self._names_without_documents
+        if not len(left_out) and not len(self.held_out):
+            return None
+        return np.setdiff1d(self._trained_on, left_out, assume_unique=True)
+
+    @cached_property
+    def _has_documents(self) -> np.ndarray:
+        """Whether each label has documents, not counting its names: bool [labels]."""
+        documents = self.inputs.documents
+        Y = csr_matrix(documents.Y)
+        return np.bincount(Y.indices[: Y.indptr[documents.nr_documents]], minlength=Y.shape[1]) > 0
+
+    @cached_property
+    def _names_without_documents(self) -> np.ndarray:
+        """The rows of the names of labels that have no documents."""
+        first = self.inputs.documents.nr_documents
+        labels = csr_matrix(self.inputs.documents.Y)[first:].indices  # each name has one
+        return first + np.flatnonzero(~self._has_documents[labels])
+
     def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
         """Return the labels of ``rows`` for the auxiliary rankers, which learn some labels only from their names."""
         documents = self.inputs.documents
         Y = csr_matrix(documents.Y)
         if not documents.nr_names:
             return Y[rows]
-        known = np.bincount(Y[: documents.nr_documents].indices, minlength=Y.shape[1]) > 0
-        return without_labels(Y[rows], len(rows) - documents.nr_names, hidden_labels(known, 0))
+        return without_labels(Y[rows], len(rows) - documents.nr_names, hidden_labels(self._has_documents, 0))
 
     @property
     def _reading(self) -> dict[str, Any]:

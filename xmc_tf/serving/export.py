@@ -132,7 +132,8 @@ def export_model(
         search: TreeSearch | MeanSearch | BlendedSearch = linear
         if parts.head is not None:
             assert dense is not None
-            search = BlendedSearch(linear, parts.head, store.add("label_head", parts.head.rows), dense.length)
+            new = None if parts.head.new is None else store.add("new_labels", parts.head.new)
+            search = BlendedSearch(linear, parts.head, store.add("label_head", parts.head.rows), dense.length, new)
         fused = None if parts.evidence is None else FusedSearch(parts.evidence)
         parents, examples = _stream_tree(trees[0].levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")

@@ -18,13 +18,21 @@ class LabelHeadParts(NamedTuple):
     post_processor: str
     pool: int  # number of best labels of rankers and head that are averaged; a missing label counts as 0
     method: str  # "average" or "root_average"
+    new: np.ndarray | None = None  # bool [labels]: labels that the rankers score alone; None: there are none
 
 
 class BlendedSearch:
     """A search that averages the rankers' scores with the head's, which are the maximum over a document's windows."""
 
-    def __init__(self, search: TreeSearch | MeanSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
-        self._search, self._head, self._rows = search, head, rows
+    def __init__(
+        self,
+        search: TreeSearch | MeanSearch,
+        head: LabelHeadParts,
+        rows: tf.Variable,
+        length: float,
+        new: tf.Variable | None = None,
+    ) -> None:
+        self._search, self._head, self._rows, self._new = search, head, rows, new
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
@@ -70,16 +78,25 @@ class BlendedSearch:
         count, roots = tf.shape(beams[0].nodes)[0], self._head.method == "root_average"
         shape = [count, self._rows.shape[0]]
         total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)
-        for beam in beams:
+        for number, beam in enumerate(beams):
             some = tf.where(beam.nodes >= 0)
-            at = tf.stack([tf.cast(some[:, 0], tf.int32), tf.gather_nd(beam.nodes, some)], axis=1)
+            nodes = tf.gather_nd(beam.nodes, some)
+            at = tf.stack([tf.cast(some[:, 0], tf.int32), nodes], axis=1)
             scores = tf.gather_nd(beam.scores, some)
             scores = tf.sqrt(tf.maximum(scores, 0.0)) if roots else scores
-            total = tf.tensor_scatter_nd_add(total, at, scores / len(beams))
-            there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
+            times = self._times(nodes, of_head=number == 0)
+            total = tf.tensor_scatter_nd_add(total, at, scores * tf.cast(times, tf.float32) / len(beams))
+            there = tf.tensor_scatter_nd_add(there, at, times)
         total = tf.square(total) if roots else total
         nodes = tf.broadcast_to(tf.range(self._rows.shape[0]), shape)
         return best_of(rank(total, nodes, there > 0), min(most, self._rows.shape[0]))
+
+    def _times(self, nodes: tf.Tensor, *, of_head: bool) -> tf.Tensor:
+        """Return how often the score of each label counts in the mean."""
+        if self._new is None:
+            return tf.ones_like(nodes)
+        new = tf.cast(tf.gather(self._new, nodes), tf.int32)
+        return 1 - new if of_head else 1 + new
 
 
 def _scores(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

@@ -106,7 +106,8 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
-        if method != "concat-only":
+        new = method in MEANS and model.new_to_head is not None and label in np.flatnonzero(model.new_to_head)
+        if method != "concat-only" and not new:
             note = "not among its best labels" if label not in heads else ""
             evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
         if features is not None:
