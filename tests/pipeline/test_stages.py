@@ -10,8 +10,8 @@ import pytest
 from tests.collective.threads import on_ranks
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import MatcherParams, TfidfParams
+from xmc_tf.pipeline.level_params import with_effect
 from xmc_tf.pipeline.stages import Stages, digest
-from xmc_tf.pipeline.steps import _with_effect_on_level
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.solo import Solo
 
@@ -67,7 +67,7 @@ def test_a_change_makes_anew_what_depends_on_it(tmp_path, values, made):
 
 def test_options_without_effect_repeat_no_stage():
     changed = MatcherParams(threshold=0.5, cache_dir="elsewhere")
-    assert _with_effect_on_level(changed) == _with_effect_on_level(MatcherParams())
+    assert with_effect(changed) == with_effect(MatcherParams())
 
 
 def test_a_stage_that_failed_is_not_there(tmp_path):

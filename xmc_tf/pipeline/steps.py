@@ -1,6 +1,5 @@
 """The steps of training. Each is a stage, defined by its inputs and the function that computes it."""
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -13,60 +12,17 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.fusion import EvidenceChoice, hidden_labels
-from xmc_tf.matcher.levels import deepest_level
-from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, without_labels
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, files_of
+from xmc_tf.pipeline.level_params import level_params, with_effect, without_reading
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, train_rankers, trees_over, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.levels import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.tree import LabelTree
-
-# The matcher's parameters that change how it computes or what it logs, but not its result.
-_WITHOUT_EFFECT = (
-    "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
-    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
-)  # fmt: skip
-
-
-def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
-    """Return the training and prediction options of each level, including the caller's overrides."""
-    levels = deepest_level(tree, recipe.params.max_match_clusters)
-    chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
-    scales = recipe.steps_scale or (1.0,) * levels
-    if len(scales) != levels or min(scales) <= 0:
-        raise InputError(
-            "--steps-scale does not fit the tree",
-            expected=f"a number above 0 for each fine-tuned level, {levels} in total",
-            received=" ".join(f"{scale:g}" for scale in scales),
-        )
-    pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)
-    return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
-
-
-def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
-    """Return the options that affect the result of a level."""
-    params = dataclasses.replace(params, threshold=MatcherParams.threshold)  # kept: existing work folders have it
-    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
-
-
-def _without_reading(params: MatcherPredParams) -> dict[str, Any]:
-    """Return a level's prediction options without those for windows, which are inputs of the stage anyway."""
-    return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
-
-
-def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
-    return dataclasses.replace(
-        params,
-        max_steps=round(params.max_steps * scale) if params.max_steps > 0 else params.max_steps,
-        num_train_epochs=max(1, round(params.num_train_epochs * scale)),
-    )
-
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
@@ -187,7 +143,7 @@ class TrainingSteps:
         """Fine-tune the encoder and train a label head, level by level."""
         recipe, own = self.recipe, self.inputs
         label_tree = read_tree(tree.folder)
-        params, pred_params = _level_params(recipe, label_tree)
+        params, pred_params = level_params(recipe, label_tree)
 
         def make(folder: Path) -> Record:
             from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
@@ -221,8 +177,8 @@ class TrainingSteps:
             "texts": self.checksums["texts"],
             "labels": self.checksums["labels"],
             "validation": [self.checksums["validation texts"], self.checksums["validation labels"]],
-            "params": [_with_effect_on_level(one) for one in params],
-            "pred_params": [_without_reading(one) for one in pred_params],
+            "params": [with_effect(one) for one in params],
+            "pred_params": [without_reading(one) for one in pred_params],
             "seed": recipe.seed,
             **({"held out": len(self.held_out)} if len(self.held_out) else {}),
             **({"names left out": count} if (count := len(self._names_without_documents)) else {}),
