@@ -70,7 +70,7 @@ def evidence_stage(
             _LOG.info(
                 "mean of P@1, P@3 and P@5 on %s held-out documents: %.1f with the label head, %.1f without it%s",
                 f"{len(some):,}", 100 * both, 100 * rankers_only,
-                "" if both >= rankers_only else "; it is left out (does the encoder know the language?)",
+                "" if both >= rankers_only else "; it is left out",
             )  # fmt: skip
             record["ensemble_method"] = metadata.ensemble_method if both >= rankers_only else "concat-only"
             return found if both >= rankers_only else alone
