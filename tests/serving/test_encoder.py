@@ -13,14 +13,15 @@ from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.fusion.evidence import HIDDEN
+from xmc_tf.fusion import hidden_labels
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.models import prediction
 from xmc_tf.models.saved_model import parts_of
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.serving.local import LocalModel
 
-NEW = 2  # a label without documents
+NEW, HELD_OUT = 2, 5  # a label without documents, and one that only held-out documents have
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,9 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 def tuned(corpus):
     """Return a model that also uses its label head, truncates long texts, and has a label without documents."""
     Y = load_matrix(corpus / "Y.trn.npz").tolil()
+    nr_documents = Y.shape[0]
     Y[:, NEW] = 0
+    Y[np.setdiff1d(np.arange(nr_documents), held_out_documents(nr_documents, seed=0)), HELD_OUT] = 0
     save_matrix(corpus / "Y.new.npz", Y.tocsr())
     flags = ("--labels", corpus / "labels.txt", "-y", corpus / "Y.new.npz", "--ensemble-method", "root_average")
     with (
@@ -112,11 +115,13 @@ def tuned(corpus):
         mock.patch.object(Matcher, "train", wraps=Matcher.train) as fine_tune,
     ):
         model = run_train(corpus, corpus / "named-too", *flags)
-    rows, nr_documents = fine_tune.call_args.args[2].rows, 160
+    rows = fine_tune.call_args.args[2].rows
     assert rows[rows >= nr_documents].tolist() == [nr_documents + label for label in range(24) if label != NEW]
     ranked_alone = blend.call_args.args[-1]  # in the fit of the probabilities
-    assert ranked_alone[NEW]
-    assert ranked_alone.sum() == 1 + (24 - 1) // HIDDEN
+    hidden = hidden_labels(np.arange(24) != NEW, 0)
+    assert Y[:, HELD_OUT].nnz
+    assert not hidden[HELD_OUT]
+    assert np.flatnonzero(ranked_alone).tolist() == sorted([NEW, HELD_OUT, *np.flatnonzero(hidden)])
     return model
 
 

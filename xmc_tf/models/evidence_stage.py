@@ -54,9 +54,10 @@ def evidence_stage(
             vectors.append(own)
             return found
 
-        def score(_: np.ndarray, some: np.ndarray, hidden: np.ndarray) -> csr_matrix:
-            # The head knows the hidden labels from their documents, but will not know labels without documents.
-            auxiliary.new_to_head = hidden | (np.bincount(csr_matrix(documents.Y).indices, minlength=len(hidden)) == 0)
+        def score(trained_on: np.ndarray, some: np.ndarray, hidden: np.ndarray) -> csr_matrix:
+            # All of them stand for labels without documents, even if the head knows hidden labels from documents.
+            Y = csr_matrix(documents.Y)[trained_on]
+            auxiliary.new_to_head = hidden | (np.bincount(Y.indices, minlength=len(hidden)) == 0)
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)

@@ -94,6 +94,9 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
         more = dataclasses.replace(options, only_topk=max(predicted.nnz, ENSEMBLE_POOL))
         by_heads = predict_by_heads(model, windows, more)
         heads = dict(zip(by_heads.indices.tolist(), by_heads.data.tolist(), strict=True))
+    of_rankers: set[int] = set()  # labels that the rankers score alone
+    if method in MEANS and model.new_to_head is not None:
+        of_rankers.update(np.flatnonzero(model.new_to_head).tolist())
     features: Features | None = None
     if method != "transformer-only":
         features = ranker_features(
@@ -106,8 +109,7 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
-        new = method in MEANS and model.new_to_head is not None and label in np.flatnonzero(model.new_to_head)
-        if method != "concat-only" and not new:
+        if method != "concat-only" and label not in of_rankers:
             note = "not among its best labels" if label not in heads else ""
             evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
         if features is not None:
