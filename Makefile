@@ -69,7 +69,7 @@ docs: $(DOCS)  ## build the documentation site in build/site, and check that it 
 	@$(PY) -m tools.docs
 
 bench: setup  ## run the benchmarks; each prints one JSON line
-	@$(PY) -m tests.benchmarks $(BENCH_ARGS)
+	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 clean:  ## remove the environment and caches of this clone (the Horovod wheel stays in ~/.cache/xmc_tf)
 	@rm -rf $(VENV) build dist demo-work *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache

@@ -1,1 +1,1 @@
-"""Tests by package; ``tests.distributed`` starts several processes, ``tests.benchmarks`` measures."""
+"""Tests by package; ``tests.distributed`` starts several processes."""

@@ -114,7 +114,7 @@ def test_benchmarks_and_comparisons_that_pages_name_exist():
     named = {
         (page.name, module)
         for page in (REPOSITORY / "README.md", *DOCS.rglob("*.md"))
-        for module in re.findall(r"python -m (tests\.[\w.]+)", page.read_text(encoding="utf-8"))
+        for module in re.findall(r"python -m ((?:tests|benchmarks)\.[\w.]+)", page.read_text(encoding="utf-8"))
     }
     assert len(named) > 10
     for page, module in named:

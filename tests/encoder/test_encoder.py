@@ -29,7 +29,7 @@ every_case = pytest.mark.parametrize("case", sorted(CASES))
 
 @every_case
 def test_embeddings_are_those_of_pytorch(case):
-    """PyTorch's numbers come from tests/interop/encoders_with_pytorch.py, which compares all states and gradients."""
+    """The numbers come from benchmarks/interop/encoders_with_pytorch.py, which compares all states and gradients."""
     encoder = perturbed(Encoder.from_config(tiny_content(case), pooling="mean", seed=3))
     ids, mask = documents(case, (*LENGTHS, min(encoder.max_length, 64)))
     expected = np.array(json.loads(EXPECTED.read_text())[case])

@@ -9,7 +9,7 @@ from xmc_tf.encoder import Encoder
 
 VOCABULARY = 60
 LENGTHS = (7, 3, 1, 12)
-# Embeddings by PyTorch; see tests/interop/encoders_with_pytorch.py.
+# Embeddings by PyTorch; see benchmarks/interop/encoders_with_pytorch.py.
 EXPECTED = Path(__file__).with_name("expected.json")
 _SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 _COMMON = {"vocab_size": VOCABULARY, "initializer_range": 0.2}

@@ -1,4 +1,4 @@
-"""PECOS's own tests of linear models, applied to ours; trained models: ``tests.interop.retrained_with_pecos``.
+"""PECOS's own tests of linear models, applied to ours; trained models: ``benchmarks.interop.retrained_with_pecos``.
 
 Each behaviour is written again, by what a test of PECOS asks (its name is given), on random data. These do not hold:
 

@@ -1,6 +1,6 @@
 """All flags of PECOS's command lines (libpecos 1.2.8), with a value other than the default for each.
 
-``python -m tests.interop.pecos_flags`` compares this list with PECOS's own parsers.
+``python -m benchmarks.interop.pecos_flags`` compares this list with PECOS's own parsers.
 """
 
 _XLINEAR_TRAIN = {
