@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint format docs bench clean
+.PHONY: help demo setup test test-all test-full lint format docs bench clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -12,6 +12,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 # One more than cores: tests that start processes often wait, and unit tests use the cores meanwhile.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5)))
+PYTEST := $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -32,7 +33,7 @@ help:  ## list the targets
 	@echo "xmc_tf: extreme multi-label text classification, from raw text to a served model"
 	@echo
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
-	  | while read -r target text; do printf '  make %-8s%s\n' "$$target" "$$text"; done
+	  | while read -r target text; do printf '  make %-10s%s\n' "$$target" "$$text"; done
 	@echo
 	@echo "It needs Linux x86-64 and Python 3.11 to 3.13; with g++, setup also compiles Horovod. Everything else goes into $(VENV)."
 
@@ -42,15 +43,20 @@ demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real
 setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
-# The installation check mostly waits for pip and for single processes: beside the tests, it costs little time. It begins with a
-# training in this environment, which compiles most kernels beside the check of style, before three tests would at once.
-test: setup  ## install, lint, run all tests
+test: lint  ## install, lint, run the tests of a change
+	@echo "tests without the mark full, $(TEST_JOBS) files at a time"
+	@$(PYTEST) -m "not full"
+
+test-all: test test-full  ## the same, then all other tests
+
+# What `make test` leaves out. The check of an installation mostly waits for pip and for single processes: beside tests, it costs
+# little time.
+test-full: setup $(ENCODERS)
 	@mkdir -p build; \
 	setsid $(PY) -m tests.installation >build/installation.log 2>&1 & beside=$$!; \
 	trap 'kill -- -$$beside 2>/dev/null || kill $$beside 2>/dev/null || true' EXIT; \
-	$(MAKE_COMMAND) --no-print-directory lint; \
-	echo "tests, $(TEST_JOBS) files at a time; beside them, an installation by pip alone, of the newest versions"; \
-	$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder; \
+	echo "tests with the mark full, $(TEST_JOBS) files at a time; beside them, an installation by pip, of the newest versions"; \
+	$(PYTEST) -m full; \
 	wait $$beside && cat build/installation.log || { cat build/installation.log; exit 1; }
 
 lint: setup  ## check style, formatting, types and wording

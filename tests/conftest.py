@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.core_files import CoreFiles
 from tests.process_state import FixturesUndone, ProcessState, SameChance, Surroundings
+from tests.required import missing
 
 # The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
 # the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -72,6 +73,15 @@ def encoder_corpus(tmp_path_factory):
     from tests.pipeline.corpus import write_corpus
 
     return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """For tests that open a page in a browser."""
+    from tests.serving.browser import BINARY
+
+    if BINARY is None:
+        missing("chromium", "Chromium is not installed: no page was opened in a browser")
 
 
 @pytest.fixture(autouse=True, scope="module")

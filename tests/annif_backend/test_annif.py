@@ -11,7 +11,7 @@ import pytest
 from tests.annif_backend.environment import ROOT, annif_environment, annif_variables
 from tests.serving import browser
 
-pytestmark = pytest.mark.distributed  # it starts processes that take all cores
+pytestmark = [pytest.mark.distributed, pytest.mark.full]  # it starts processes that take all cores
 
 _NAMES = {
     "bread": ("loaf", "rye"),
@@ -232,9 +232,8 @@ def _server(annif, tmp_path):
         process.wait(60)
 
 
+@pytest.mark.usefixtures("chromium")
 def test_the_web_page_shows_the_suggestions(annif, tmp_path):
-    if browser.BINARY is None:
-        pytest.skip("there is no Chromium here: Annif's web page was not opened")
     name, score = _first(annif("suggest", "ours", text="my thyme and a basil"))
     with _server(annif, tmp_path) as address, browser.page(tmp_path / "chromium") as page:
         page.open(address)

@@ -4,6 +4,8 @@ import pytest
 
 from tests.campaigns.kills import campaign, commands
 
+pytestmark = pytest.mark.full
+
 SHORT = ["prepare", "linear"]
 
 

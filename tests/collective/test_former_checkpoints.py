@@ -11,6 +11,8 @@ from xmc_tf.collective.checkpoints.training_state import load_training, save_tra
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 
+pytestmark = pytest.mark.full
+
 
 def test_a_training_that_version_0_2_began_is_refused(tmp_path):
     strategy = CollectiveStrategy()

@@ -15,14 +15,17 @@ from tests.distributed.on_hosts import rankers
 from tests.distributed.warm import warm
 from tests.files import contents
 from tests.linear.command_data import write_corpus
+from tests.required import REQUIRED, missing
 
 FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
     """Skip tests of Horovod where it is not installed; their names, or those of their parameters, contain it."""
+    if launch.HAS_HOROVOD or "horovod" in REQUIRED:
+        return
     for item in items:
-        if not launch.HAS_HOROVOD and item.path.parent == FOLDER and re.search("horovod|gloo", item.name):
+        if item.path.parent == FOLDER and re.search("horovod|gloo", item.name):
             reason = "Horovod is not installed (make setup compiles it where there is g++): it was not tested"
             item.add_marker(pytest.mark.skip(reason=reason))
 
@@ -45,7 +48,7 @@ def fast_start(tmp_path_factory):
 def hosts(tmp_path_factory):
     """Return three hosts; the test is skipped, with the reason, where they cannot be made."""
     if problem := why_not():
-        pytest.skip(problem)
+        missing("sshd", problem)
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         made.start()

@@ -24,6 +24,8 @@ from typing import Any, Literal
 
 import psutil
 
+from tests.required import REQUIRED
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 BIN = Path(sys.executable).parent
@@ -100,7 +102,7 @@ class Run:
 
 
 class LaunchError(AssertionError):
-    """The run did not exit with 0 in time; ``run`` is its outcome."""
+    """The run did not exit with 0 in time, or a rank did not answer; ``run`` is its outcome."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -121,6 +123,7 @@ def horovodrun(
     installed, they run under ``mpiexec``; tests of Horovod itself are skipped (``conftest.py``).
     """
     if not HAS_HOROVOD:
+        assert "horovod" not in REQUIRED, "XMC_TF_REQUIRE names horovod, which is not installed"
         return mpiexec(program, *arguments, world=world, imported=not cold, **options)
     if fast_start and not cold:
         options.setdefault("warm", fast_start(True))
@@ -128,7 +131,7 @@ def horovodrun(
     runner = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
     command = [*runner, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
     command += ["--network-interfaces", "lo", "--disable-cache"]
-    return launch(command, program, arguments, **options)
+    return launch(command, program, arguments, world=world, **options)
 
 
 def mpiexec(program: str | Path, *arguments: str, world: int = 2, imported: bool = False, **options: Any) -> Run:
@@ -138,7 +141,7 @@ def mpiexec(program: str | Path, *arguments: str, world: int = 2, imported: bool
     """
     if imported and fast_start:
         options["warm"] = fast_start(False)
-    return launch([str(BIN / "mpiexec"), "-n", str(world)], program, arguments, **options)
+    return launch([str(BIN / "mpiexec"), "-n", str(world)], program, arguments, world=world, **options)
 
 
 def python(program: str | Path, *arguments: str, imported: bool = False, **options: Any) -> Run:
@@ -153,6 +156,7 @@ def launch(
     program: str | Path,
     arguments: Sequence[str],
     *,
+    world: int = 1,
     timeout: float = 120.0,
     env: dict[str, str] | None = None,
     check: bool = True,
@@ -165,9 +169,10 @@ def launch(
         launcher: the command that starts the ranks.
         program: a script in ``programs/``, a path, or ``module:package.name``.
         arguments: the program's arguments.
+        world: number of ranks that must answer.
         timeout: seconds on an idle machine after which all processes are stopped.
         env: variables in addition to this process's and ``ENVIRONMENT``.
-        check: raise ``LaunchError`` unless the run exits with 0 in time.
+        check: raise ``LaunchError`` unless the run exits with 0 in time and each rank has written its output.
         during: called with the folder of the ranks' files (``<rank>.pid``, ``<rank>.out``) while they run, for tests
             that disturb them.
         warm: the beginning of the ranks' command line from ``warm.warm``, with which they start fast.
@@ -205,7 +210,7 @@ def launch(
             for path in sorted(folder.glob("*.out"), key=lambda path: int(path.stem))
         ]
         run = Run(command, returncode, seconds, ranks, log.read_text(errors="replace"), leftovers)
-    if check and run.returncode != 0:
+    if check and (run.returncode != 0 or [rank.rank for rank in ranks] != list(range(world))):
         raise LaunchError(run)
     return run
 

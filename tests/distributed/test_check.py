@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 def checked(how, *arguments, engine="gloo", world=2, **options):

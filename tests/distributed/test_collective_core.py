@@ -21,21 +21,21 @@ CHECKS |= {
 EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
 # Exchanges depend on the engine and on the number of ranks: they are checked with Horovod on an odd number, and with
 # mpi4py on an even one; tests/collective checks them on one. What is built on them is checked once.
-WORLDS = {
-    ("gloo", 3): [*EXCHANGES, "world_fit", "world_whole_layers"],
-    ("mpi", 2): [*EXCHANGES, "world_several", "world_optimizers", "world_growing", "world_keras", "world_graphs"],
-}
+WORLDS = [
+    pytest.param("mpi", 2, [*EXCHANGES, "world_optimizers", "world_keras", "world_graphs"], id="mpi-2"),
+    pytest.param("mpi", 2, ["world_several", "world_growing"], id="mpi-2-more", marks=pytest.mark.full),
+    pytest.param("gloo", 3, [*EXCHANGES, "world_fit", "world_whole_layers"], id="gloo-3", marks=pytest.mark.full),
+]
 
 
-@pytest.mark.parametrize(("engine", "world"), WORLDS)
-def test_everything_holds_in_a_world_of(engine, world):
+@pytest.mark.parametrize(("engine", "world", "modules"), WORLDS)
+def test_everything_holds_in_a_world_of(engine, world, modules):
     environment = {
         # Horovod's cycle is shortened from 1 to 0.5 ms, because there are thousands of small exchanges.
         "HOROVOD_CYCLE_TIME": "0.5",
         # With this stride, cases of all sizes and shapes occur, even and odd ones, and each rank has ids in some.
         "XMC_TF_TEST_STRIDE": "7",
     }
-    modules = WORLDS[engine, world]
     launch = partial(mpiexec, imported=True) if engine == "mpi" else horovodrun
     run = launch("collective_core.py", *modules, world=world, timeout=600, env=environment)
     assert [rank.result["size"] for rank in run.ranks] == [world] * world

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.distributed.launch import REPOSITORY, horovodrun, mpiexec, python
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 EXAMPLES = REPOSITORY / "examples"
 

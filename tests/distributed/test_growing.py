@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.distributed.launch import horovodrun, python
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 def test_a_growing_table_of_three_ranks_resumes_on_others(tmp_path):

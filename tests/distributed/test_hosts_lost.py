@@ -18,7 +18,7 @@ from tests.distributed.on_hosts import (
 )
 from tests.files import contents
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 TIMEOUT = 40  # a host is lost after a quarter of it
 WAITS = r"^\[\d\] pid \d+ waits"
 

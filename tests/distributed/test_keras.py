@@ -5,7 +5,7 @@ import pytest
 
 from tests.distributed.launch import horovodrun, python
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 def test_three_ranks_train_what_one_process_trains():

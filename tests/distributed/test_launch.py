@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distributed.launch import is_running, mpiexec, wait_for
+from tests.distributed.launch import BIN, LaunchError, is_running, launch, mpiexec, wait_for
 
 pytestmark = pytest.mark.distributed
 
@@ -20,3 +20,9 @@ def test_a_hanging_rank_is_stopped_at_the_time_limit():
     assert len(seen) == 2
     wait_for(lambda: not any(is_running(pid) for pid in seen), what="the end of both ranks")
     assert "time limit" in run.describe()
+
+
+def test_a_run_in_which_a_rank_does_not_answer_fails():
+    two = [str(BIN / "mpiexec"), "-n", "2"]
+    with pytest.raises(LaunchError, match="ended with 0"):
+        launch(two, "module:platform", [], world=3)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.distributed.launch import horovodrun, is_running, mpiexec, wait_for
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 PROGRAM = "waiting.py"
 

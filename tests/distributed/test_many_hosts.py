@@ -23,7 +23,7 @@ from tests.docs.page_blocks import blocks
 from tests.files import contents
 from tests.pipeline.corpus import train_flags, write_corpus
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 def losses(text):

@@ -9,7 +9,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from tests.distributed.launch import horovodrun, python
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

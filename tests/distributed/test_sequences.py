@@ -9,7 +9,7 @@ from tests.sequences.forms import FORMS, run_forms
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.sequences.data.preparation import prepare
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 TWO_RANKS = ["full", "full, data parallel", "sampled", "sampled, rows"]
 RESUMED = ["full", "sampled, data parallel"]
 TIMEOUT = 300  # several trainings in each run, each with graphs to trace

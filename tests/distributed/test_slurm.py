@@ -11,7 +11,7 @@ import pytest
 from tests.distributed import slurm
 from tests.distributed.launch import ENVIRONMENT, REPOSITORY
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 SCRIPTS = REPOSITORY / "launch" / "slurm"
 
 

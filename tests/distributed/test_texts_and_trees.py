@@ -45,7 +45,7 @@ def one_process(corpus, tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(("engine", "world"), [("gloo", 2), ("mpiexec", 3)])
+@pytest.mark.parametrize(("engine", "world"), [("mpiexec", 2), pytest.param("gloo", 3, marks=pytest.mark.full)])
 def test_the_bytes_of_one_process_and_work_for_every_rank(engine, world, corpus, one_process, tmp_path):
     options = {"world": world, "timeout": 300}
     command = [PROGRAM, *flags(corpus, tmp_path / "out")]

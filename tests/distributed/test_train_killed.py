@@ -24,7 +24,7 @@ from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.metrics import measure
 from xmc_tf.models.xtransformer import XTransformer
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "heads", "embeddings", "tree", "rankers",
           "model", "removal"]  # fmt: skip

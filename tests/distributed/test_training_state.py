@@ -6,7 +6,7 @@ import pytest
 from tests.distributed.launch import horovodrun, python
 from tests.plain_tensorflow import ask
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

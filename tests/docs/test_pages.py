@@ -56,12 +56,14 @@ def after_the_tutorial(tmp_path_factory):
     return folder, wrong
 
 
+@pytest.mark.full
 def test_the_tutorial_prints_what_it_shows(after_the_tutorial):
     folder, wrong = after_the_tutorial
     assert wrong == []
     assert (folder / "served" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", GUIDES, ids=title)
 def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch):
     folder = tmp_path / "work"

@@ -25,6 +25,7 @@ def html(site, name):
     return (site / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_no_page_loads_anything_from_another_server(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 10
@@ -32,12 +33,14 @@ def test_no_page_loads_anything_from_another_server(site):
     assert (site / "search" / "search_index.json").is_file()
 
 
+@pytest.mark.full
 def test_every_public_name_has_its_place(site):
     ids = {name for page in site.rglob("*.html") for name in re.findall(r'id="([\w.]+)"', page.read_text("utf-8"))}
     for name, value in public_names.public_names().items():
         assert {name, f"{value.__module__}.{value.__qualname__}"} & ids, name
 
 
+@pytest.mark.full
 def test_signatures_and_arguments_are_rendered(site):
     page = html(site, "reference/models.html")
     assert 'class="doc doc-object-name doc-class-name">XTransformer<' in page
@@ -45,6 +48,7 @@ def test_signatures_and_arguments_are_rendered(site):
     assert "&gt;&gt;&gt;" in page
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", MODULES)
 def test_every_command_is_described(command, site):
     page = html(site, "reference/commands.html")

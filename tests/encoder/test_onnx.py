@@ -14,6 +14,8 @@ from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
 from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, write_encoder
 from xmc_tf.encoder.reading import POOLINGS
 
+pytestmark = pytest.mark.full
+
 # Each architecture and variant with its own pooling; the other poolings with an encoder of each kind of last token.
 WITH_POOLINGS = [(case, "auto") for case in CASES] + [
     (case, pooling) for case in ("bert", "xlnet") for pooling in POOLINGS if (case, pooling) != ("xlnet", "pooler")

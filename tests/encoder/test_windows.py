@@ -11,6 +11,8 @@ from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import embeddings, encode_documents, tokenize_file
 from xmc_tf.encoder.tokenizer import TruncationCounter
 
+pytestmark = pytest.mark.full
+
 KINDS = ("bert", "xlm-roberta")  # WordPiece, SentencePiece
 LENGTH = 8
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from xmc_tf.data import Features, as_features, load_matrix, save_matrix
@@ -25,6 +26,8 @@ from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import save_chain
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
+
+pytestmark = pytest.mark.full
 
 DOCUMENTS, FEATURES, LABELS = 60, 25, 12
 

@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_matrix
 
 from xmc_tf.models.xr_linear import XRLinear
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import json; from tests.linear.test_old_processor import answers; print(json.dumps(answers()))"

@@ -9,6 +9,8 @@ import pytest
 from xmc_tf.models.linear import first_use
 from xmc_tf.models.linear.first_use import compiling_beside
 
+pytestmark = pytest.mark.full
+
 # Runs a training, and prints which kernels it has called with which types.
 PROGRAM = """
 import gc, json, sys

@@ -26,6 +26,8 @@ from xmc_tf.params import (
 )
 from xmc_tf.pipeline import train_flags
 
+pytestmark = pytest.mark.full
+
 LENGTH = 12  # of a window, with two special tokens
 
 

@@ -16,6 +16,8 @@ from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.loading import load
 from xmc_tf.server.versions import ServedModel
 
+pytestmark = pytest.mark.full
+
 # Run in a process of its own: a finder that answers as if the packages were not installed.
 WITHOUT = """
 import importlib.util, json, sys

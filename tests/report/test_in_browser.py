@@ -7,10 +7,10 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.report.cases import inputs
-from tests.serving.browser import BINARY, page
+from tests.serving.browser import page
 from xmc_tf.report import ReportInputs, write_report
 
-pytestmark = pytest.mark.skipif(BINARY is None, reason="Chromium is not installed: the report was not opened")
+pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.full]
 
 # Each element with a text of its own: its colour, the colour behind it, and what it is.
 CONTRASTS = """

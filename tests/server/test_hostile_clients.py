@@ -6,6 +6,8 @@ from tests.campaigns.hostile_clients import CONNECTIONS, LIMITS, WellBehaved, at
 from tests.server.running import running
 from tests.serving.cases import text_model
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("uvicorn")
 
 # The server holds 16 requests of the largest size, 4 MB, and what Python makes of a few of them.

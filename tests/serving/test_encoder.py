@@ -21,6 +21,8 @@ from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.serving.local import LocalModel
 
+pytestmark = pytest.mark.full
+
 NEW, HELD_OUT = 2, 5  # a label without documents, and one that only held-out documents have
 
 

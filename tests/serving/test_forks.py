@@ -10,6 +10,8 @@ from tests.linear.command_data import run_train, write_corpus
 from tests.serving.cases import documents
 from xmc_tf.serving.local import LocalModel
 
+pytestmark = pytest.mark.full
+
 
 def in_fork(work):
     """Run some work in a forked child; return its result, or its error's message."""

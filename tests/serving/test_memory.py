@@ -3,11 +3,14 @@
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from tests.serving.cases import random_model
 from xmc_tf.params import PredictionOptions
 from xmc_tf.serving import arrangement, export
 from xmc_tf.serving.streamed import StreamedVariables
+
+pytestmark = pytest.mark.full
 
 
 def test_one_level_at_a_time(tmp_path, monkeypatch):

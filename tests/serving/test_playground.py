@@ -232,9 +232,8 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.usefixtures("chromium")
 def test_in_a_browser_with_the_keyboard_alone(model, exported, tmp_path):
-    if browser.BINARY is None:
-        pytest.skip("there is no Chromium here: the page was not tried in a browser, only what its server answers")
     with browser.page(tmp_path / "profile") as page:
         with served(exported) as server:
             page.open(server.url)

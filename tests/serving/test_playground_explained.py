@@ -12,6 +12,8 @@ from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering, ExplainedAnswers
 from xmc_tf.server.page.routes import page_application
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
@@ -50,7 +52,7 @@ def test_a_model_of_features_is_refused(corpus):
         ExplainedAnswers(corpus / "features").about()
 
 
-@pytest.mark.skipif(browser.BINARY is None, reason="Chromium is not installed: the page was not opened")
+@pytest.mark.usefixtures("chromium")
 def test_the_page_shows_the_words(corpus, tmp_path):
     text = TextFile(corpus / "X.txt")[2]
     application = page_application(ExplainedAnswers(corpus / "model"))

@@ -14,6 +14,8 @@ from xmc_tf.serving import encoder_embeddings, label_head
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.local import LocalModel
 
+pytestmark = pytest.mark.full
+
 LENGTH, MOST = 10, 4
 LIMIT = LENGTH - 2
 # Empty, short, exactly one window, one token more, as many as are read, more, and a megabyte.
