@@ -5,9 +5,12 @@ import threading
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
+from xmc_tf.server.__main__ import parser
 from xmc_tf.server.predictions import Batcher, OverloadedError
 from xmc_tf.server.questions import BestLabels
+from xmc_tf.server.versions import Version
 
 
 class _Model:
@@ -27,6 +30,19 @@ class _Model:
         if "bad" in texts:
             raise ValueError("bad text")
         return [BestLabels(np.array([len(text)]), np.array([float(k)])) for text in texts]
+
+
+def test_negative_scores_are_kept_without_a_threshold():
+    """As ``predict`` does: models without probabilities have scores of any sign."""
+
+    class Model:
+        def predict(self, texts, **options):
+            return csr_matrix(np.array([[0.5, -0.25, -2.0]] * len(texts)))
+
+    kept = [len(Version(1, Model(), None, threshold, 1).predict(["a"], 3)[0].labels) for threshold in (0.0, -1.0)]
+    assert kept == [1, 2]
+    default = parser().parse_args(["-m", "model"]).threshold
+    assert Version(1, Model(), None, default, 1).predict(["a"], 3)[0].scores.tolist() == [0.5, -0.25, -2.0]
 
 
 def _run(body, most=4, most_waiting=100):

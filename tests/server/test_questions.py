@@ -48,6 +48,7 @@ def test_top_k_has_a_number_for_each_text():
     by_row = _question({"signature_name": "top_k", "instances": [{"text": "a", "k": 1}, {"text": "b", "k": 3}]})
     assert by_column.texts == by_row.texts == ["a", "b"]
     assert by_column.ks == by_row.ks == [1, 3]
+    assert _question({"inputs": ["a", "b"], "k": 2}).ks == [2, 2]
 
 
 def test_text_that_is_not_unicode_is_replaced():
@@ -58,8 +59,11 @@ def test_text_that_is_not_unicode_is_replaced():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "either instances or inputs"),
-        ({"inputs": ["a"], "instances": ["a"]}, "either instances or inputs"),
+        ({}, "neither inputs nor instances"),
+        ({"inputs": ["a"], "instances": ["a"]}, "both inputs and instances"),
+        ({"inputs": ["a"], "top_k": 2}, r"unknown keys(.|\n)*received: top_k"),
+        ({"inputs": ["a", "b"], "k": 1.5}, "k at position 0 is not a whole number"),
+        ({"inputs": {"text": ["a"], "k": [1]}, "signature_name": "top_k", "k": 1}, "a k for each text"),
         ({"inputs": "a"}, "inputs does not match the signature"),
         ({"inputs": {"text": "a"}}, "input text is not a list"),
         ({"inputs": {"texts": ["a"]}}, "inputs does not match the signature"),

@@ -44,7 +44,8 @@ def folder(tmp_path_factory):
 def server(folder, tmp_path_factory):
     """Return a running server with tight limits."""
     log = tmp_path_factory.mktemp("server") / "log"
-    with running(folder, "-k", "5", "--max-topk", "20", "--timeout", "2", log=log) as one:
+    hosts = ("--allow-host", "models.example.org", "--allow-host", ".pages.example.org")
+    with running(folder, "-k", "5", "--max-topk", "20", "--timeout", "2", *hosts, log=log) as one:
         yield one
 
 
@@ -130,7 +131,9 @@ def test_paths_statuses_and_methods(server):
     assert server.ask("/healthz", method="HEAD")[::2] == (200, b"")
     assert server.ask("/healthz", {})[0] == 405
     assert server.ask(PREDICT, b"not JSON")[0] == 400
-    assert "either instances or inputs" in json.loads(server.ask(PREDICT, {})[2])["error"]
+    assert "neither inputs nor instances" in json.loads(server.ask(PREDICT, {})[2])["error"]
+    both = json.loads(server.ask(PREDICT, {"inputs": ["word1", "word2"], "k": 2})[2])["outputs"]
+    assert [len(row) for row in both["labels"]] == [2, 2]
     before = server.metric("xmc_tf_texts_total")
     server.ask(PREDICT, {"inputs": ["word1", "word2"]})
     assert server.metric("xmc_tf_texts_total") == before + 2
@@ -165,6 +168,59 @@ def test_a_chunked_request_has_the_same_limit_of_size(server):
     text = b'{"inputs": ["word1"]}'
     good = head.replace(b"host: x", b"host: x\r\nconnection: close") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
     assert server.raw(good).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"GET /healthz HTT",
+        b"nonsense\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + b"x: y\r\n" * 100_000,
+        _post(b'{"inputs"', length=100),
+        b"",
+    ],
+)
+def test_a_complete_request_is_answered_whatever_follows(server, rest, end):
+    """Also if the client has closed its side of the connection."""
+    complete = _post(json.dumps({"inputs": ["word1 " * 17_000]}).encode())
+    answers = server.raw(complete + rest, end)
+    assert answers.startswith(b"HTTP/1.1 200")
+    assert answers.count(b"HTTP/1.1 200") == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"host: localhost:8501", 200),
+        (b"host: 10.1.2.3:8501", 200),
+        (b"host: [::1]:8501", 200),
+        (b"host: a-service", 200),
+        (b"host: Models.Example.org:80", 200),
+        (b"host: one.pages.example.org.", 200),
+        (b"x: y", 200),
+        (b"host: evil.example.com:8501", 403),
+        (b"host: models.example.org.evil.example.com", 403),
+        (b"host: pages.example.org", 403),
+        (b"host: [::1", 403),
+        (b"host: x\r\nhost: x", 403),
+        (b"host: 127.0.0.1:8501\r\norigin: http://127.0.0.1:8501", 200),
+        (b"host: x\r\norigin: https://models.example.org", 200),
+        (b"host: x\r\norigin: http://evil.example.com", 403),
+        (b"host: x\r\norigin: http://127.0.0.1", 403),
+        (b"host: x\r\norigin: null", 403),
+        (b"origin: null", 403),
+        (b"host: x\r\ncontent-type: application/JSON; charset=utf-8", 200),
+        (b"host: x\r\ncontent-type: application/x-www-form-urlencoded", 200),
+        (b"host: x\r\ncontent-type: text/plain", 415),
+    ],
+)
+def test_pages_of_other_sites_cannot_call_the_server(server, headers, status):
+    text = b'{"inputs": ["word1"]}'
+    head = b"POST %s HTTP/1.1\r\n%s\r\nconnection: close\r\n" % (PREDICT.encode(), headers)
+    answer = server.raw(head + b"content-length: %d\r\n\r\n%s" % (len(text), text))
+    assert answer.startswith(b"HTTP/1.1 %d" % status), answer
+    assert server.raw(b"GET /healthz HTTP/1.1\r\nconnection: close\r\nhost: a.b\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
 def test_slow_and_vanished_clients_do_not_stop_others(server):

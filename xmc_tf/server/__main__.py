@@ -1,12 +1,14 @@
 """``xmc-tf serve``: serve a model over HTTP."""
 
 import argparse
+import socket
 from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_model_place, add_runtime, model_place
+from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 
@@ -30,12 +32,18 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--name", default="xmc", help="name of the model in the URL")
     out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; 0.0.0.0: all")
     out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
+    out.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="answer requests to this host name too, and from its pages; may be repeated; .example.org: all names "
+        "below it; *: all (default: addresses, names without a dot, and the name of this machine)",
+    )  # fmt: skip
     answers = out.add_argument_group("answers")
     add = answers.add_argument
     add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless the request sets k")
     add("--max-topk", type=whole, default=100, metavar="INT", help="maximum number of labels per text")
     add("-b", "--beam-size", type=positive, metavar="INT", help="beam size (default: the model's)")
-    add("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out labels with lower scores")
+    add("--threshold", type=float, default=float("-inf"), metavar="SCORE",
+        help="leave out labels with lower scores (default: none)")  # fmt: skip
     add_runtime(answers)
     add = out.add_argument_group("limits").add_argument
     add("--threads", type=thread_number, default=-1, metavar="INT", help="threads per batch; -1: one per core")
@@ -69,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     routes = Predictions(
         served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),
         max_batch=arguments.max_batch, max_waiting=arguments.max_waiting, poll_s=arguments.poll,
+        allowed=AllowedHosts([arguments.host, socket.gethostname()], arguments.allow_host),
     )  # fmt: skip
     bound.listen(BACKLOG)  # only now: before, a proxy must see that the server is not ready
     url = f"{address_of(bound)}/v1/models/{arguments.name}:predict"

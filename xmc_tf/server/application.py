@@ -59,6 +59,10 @@ class Request:
     def header(self, name: str) -> str | None:
         return next(iter(self.all_headers(name)), None)
 
+    @property
+    def content_type(self) -> str:
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
     def allow(self, *methods: str) -> None:
         if self.method not in methods:
             allowed = ", ".join(methods)

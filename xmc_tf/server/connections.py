@@ -16,6 +16,7 @@ from xmc_tf.server.application import Application
 
 BACKLOG = 2048  # connections that wait to be accepted
 _MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
+_PIECE = 8 << 10  # bytes parsed at once; the end of a body in such a piece counts as part of the next request's head
 _SEND_S = 5.0  # time for a client to receive its answer
 _ARRIVE_S = 1.0  # time to receive a request that was sent before the server stopped
 _BATCH_S = 5.0  # for the batch in progress, beyond the time limit of the requests
@@ -98,7 +99,9 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
         _deadline: asyncio.TimerHandle | None = None
         _head: int | None = 0  # bytes of the head so far; None: it is complete
         _open = 0  # requests that have begun and are not answered
+        _is_partial = False  # the last of them has not arrived completely
         _is_ending = False
+        _is_read = False  # nothing more is read from the connection
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -111,6 +114,24 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            for start in range(0, len(data), _PIECE):
+                if not self._is_read and not self.transport.is_closing():
+                    self._parse(data[start : start + _PIECE])
+
+        def eof_received(self) -> bool:
+            # The client may have closed only its own side, and waits for answers.
+            return self._end_after_answers()
+
+        def send_400_response(self, msg: str) -> None:
+            if not self._end_after_answers():
+                super().send_400_response(msg)
+
+        def _end_after_answers(self) -> bool:
+            """If complete requests are unanswered, read nothing more, close after their answers, and return True."""
+            self._is_read = self._open > self._is_partial
+            return self._is_read
+
+        def _parse(self, data: bytes) -> None:
             super().data_received(data)
             if self._deadline is None and not self.transport.is_closing():
                 # Line breaks before a request, or the rest of a refused one, cancel uvicorn's own time limit.
@@ -118,7 +139,8 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
             if self._head is None:
                 return
             self._head += len(data)
-            if self._head > _MAX_HEAD and not self.transport.is_closing():
+            too_large = self._head > _MAX_HEAD and not self.transport.is_closing()
+            if too_large and not self._end_after_answers():
                 self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
                 self.transport.close()
 
@@ -126,7 +148,13 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
             super().on_message_begin()
             self._head = 0
             self._open += 1
-            self._end_after(seconds)
+            self._is_partial = True
+            if self._open == 1:  # otherwise, the time limit of the request before applies
+                self._end_after(seconds)
+
+        def on_message_complete(self) -> None:
+            self._is_partial = False
+            super().on_message_complete()
 
         def on_headers_complete(self) -> None:
             self._head = None
@@ -139,8 +167,10 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
             self._open -= 1
             if self._open <= 0:
                 self._stop()
-            elif self._head is None:  # the next request came along with this one
-                self._end_after(2 * seconds + _SEND_S)
+            else:  # the next request came along with this one
+                self._end_after(seconds if self._head is not None else 2 * seconds + _SEND_S)
+            if self._is_read and not self._end_after_answers():
+                self.transport.close()
             super().on_response_complete()
 
         def shutdown(self) -> None:

@@ -19,12 +19,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
 _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Serving
+# The second one is what curl sends by default. No form of a web page can send JSON with it.
+_JSON_TYPES = ("application/json", "application/x-www-form-urlencoded", "")
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -150,10 +153,11 @@ class Predictions:
 
     def __init__(
         self, served: ServedModel, limits: Limits, *, name: str = "xmc", k: int = 10, most: int = 100,
-        max_batch: int = 64, max_waiting: int = 4096, poll_s: float = 5.0,
+        max_batch: int = 64, max_waiting: int = 4096, poll_s: float = 5.0, allowed: AllowedHosts | None = None,
     ) -> None:  # fmt: skip
         self._served, self._limits, self._name, self._poll_s = served, limits, name, poll_s
         self._usual, self._most, self._max_batch, self._max_waiting = k, most, max_batch, max_waiting
+        self._allowed = allowed or AllowedHosts()
         self._batcher: Batcher | None = None
         self.metrics = ServerMetrics(
             lambda: float(self._batcher.waiting) if self._batcher else 0.0, lambda: float(served.current.number)
@@ -187,6 +191,7 @@ class Predictions:
         if request.path == "/healthz":
             request.allow("GET", "HEAD")
             return as_json(200, {"status": "ok", "version": self._served.current.number})
+        self._allowed.check(request)  # not of health checks, which may use any name and learn nothing
         if request.path == _METRICS_PATH:
             request.allow("GET", "HEAD")
             return HttpAnswer(200, self.metrics.page(), self.metrics.content_type)
@@ -199,6 +204,8 @@ class Predictions:
             raise RefusedError(404, f"version {found[1]} is not served; version {version.number} is")
         if found[2] == ":predict":
             request.allow("POST")
+            if request.content_type not in _JSON_TYPES:
+                raise RefusedError(415, "a request must have the content type application/json")
             return await self._predicted(version, await request.body())
         request.allow("GET", "HEAD")
         if found[2]:

@@ -12,12 +12,13 @@ from xmc_tf.common.files.json_files import parse_json
 
 # Signature -> its inputs.
 SIGNATURES = {"serving_default": ("text",), "top_k": ("text", "k"), "about": ("text",)}
+_KEYS = ("inputs", "instances", "k", "only_labels", "signature_name")
 
 
 class Question(NamedTuple):
     signature: str
     texts: list[str]
-    ks: list[int]  # number of labels of each document, only for top_k
+    ks: list[int]  # number of labels of each document; empty: the server's
     by_row: bool  # the request has instances, so the answer has predictions
     only_labels: tuple[str | int, ...] = ()  # names or numbers of the labels that may be predicted; empty: all
 
@@ -37,16 +38,22 @@ def parse_question(body: bytes, limit: int) -> Question:
         raise InputError(
             f"there is no signature {str(signature)[:60]!r}", expected=f"signature_name: {', '.join(SIGNATURES)}"
         )
+    if unknown := ", ".join(sorted(content.keys() - _KEYS))[:200]:
+        raise InputError("a request has unknown keys", expected=", ".join(_KEYS), received=unknown)
     by_row = "instances" in content
     if by_row == ("inputs" in content):
         raise InputError(
-            "a request needs either instances or inputs, not both",
+            f"a request has {'both' if by_row else 'neither'} inputs {'and' if by_row else 'nor'} instances",
             expected='{"inputs": {"text": ["first text", "second text"]}}',
         )
     names = SIGNATURES[signature]
     columns = _of_rows(content["instances"], names) if by_row else _of_columns(content["inputs"], names)
     texts = [_text(value, row) for row, value in enumerate(columns["text"])]
     ks = columns.get("k", [])
+    if "k" in content:
+        if "k" in names:
+            raise InputError("a request for top_k has a k for each text", received="another k for all texts")
+        ks = [content["k"]] * len(texts)
     for row, value in enumerate(ks):
         if type(value) is not int:
             raise InputError(f"the value of k at position {row} is not a whole number", received=type(value).__name__)

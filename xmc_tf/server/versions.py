@@ -63,8 +63,8 @@ class ServedModel:
     """The newest version of a model: the model in the folder itself, or the subfolder with the highest number."""
 
     def __init__(
-        self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1,
-        runtime: str = "auto",
+        self, folder: str | Path, beam_size: int | None = None, threshold: float = float("-inf"),
+        threads: int = -1, runtime: str = "auto",
     ) -> None:  # fmt: skip
         self.folder = Path(folder)
         self._options, self._runtime = (beam_size, threshold, threads), runtime

@@ -3,18 +3,18 @@
 import asyncio
 import contextlib
 import logging
-import urllib.parse
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.server.access import LOCAL, AllowedHosts
 from xmc_tf.server.application import Application, HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.page.answering import PageAnswers
 from xmc_tf.server.page.files import FILES
 
 _LOG = logging.getLogger(__name__)
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_ALLOWED = AllowedHosts(LOCAL, only=True)
 # Enough for a text of 1 MB in any JSON encoding.
 LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
 _ANSWER_S = 2 * LIMITS.seconds  # for the model; soon after, the connection of a request without an answer is closed
@@ -34,7 +34,7 @@ class Page:
         self._answers = answers
 
     async def answer(self, request: Request) -> HttpAnswer:
-        _check_origin(request)
+        _ALLOWED.check(request)
         if request.path == "/ask":
             request.allow("POST")
             return await self._labels(request)
@@ -49,7 +49,7 @@ class Page:
 
     async def _labels(self, request: Request) -> HttpAnswer:
         # Pages of other sites cannot send this type without a preflight request, which is never granted.
-        if (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
+        if request.content_type != "application/json":
             raise RefusedError(415, "a request must have the content type application/json")
         question = parse_json(await request.body(), of="the question", limit=LIMITS.max_bytes)
         text, k = question.get("text"), question.get("k")
@@ -68,20 +68,6 @@ class Page:
 
 def page_application(answers: PageAnswers) -> Application:
     return Application(Page(answers), LIMITS)
-
-
-def _check_origin(request: Request) -> None:
-    """Refuse requests from other sites, and to other host names, which a site could point to this machine."""
-    hosts = request.all_headers("host")
-    try:
-        is_local = len(hosts) == 1 and urllib.parse.urlsplit(f"//{hosts[0]}").hostname in _LOCAL
-    except ValueError:
-        is_local = False
-    if not is_local:
-        raise RefusedError(403, "this page is only available on this machine")
-    origin = request.header("origin")
-    if origin is not None and origin != f"http://{hosts[0]}":
-        raise RefusedError(403, "this page accepts requests only from itself")
 
 
 async def _run_model(work: Callable[[], Any]) -> HttpAnswer:
