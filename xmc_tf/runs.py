@@ -14,6 +14,7 @@ from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
+from xmc_tf.common.progress import span
 from xmc_tf.metrics import format_table, percent
 from xmc_tf.params import add_force, add_verbosity
 from xmc_tf.tables.runs import Run, delete_run, predictions_of, run_of, runs_of
@@ -119,7 +120,7 @@ def list_text(runs: Sequence[Run]) -> str:
     best = {name: max(run.metrics.get(name, -1.0) for run in runs) for name in measures}
     rows = [
         [
-            str(run.id), run.began[:16].replace("T", " "), run.kind, run.model, _span(run.seconds),
+            str(run.id), run.began[:16].replace("T", " "), run.kind, run.model, span(run.seconds),
             *(_marked(run.metrics.get(name), best[name], len(runs)) for name in measures),
         ]
         for run in runs
@@ -132,7 +133,7 @@ def list_text(runs: Sequence[Run]) -> str:
 
 def run_text(run: Run) -> str:
     lines = [
-        f"run {run.id}, {run.began.replace('T', ' ')}, {_span(run.seconds)}", f"command   {run.command}",
+        f"run {run.id}, {run.began.replace('T', ' ')}, {span(run.seconds)}", f"command   {run.command}",
         f"model     {run.kind} in {run.model}",
         "data      " + ", ".join(f"{count:,} {split}" for split, count in run.documents.items())
         + f"; {run.labels:,} labels",
@@ -143,7 +144,7 @@ def run_text(run: Run) -> str:
     if run.trials:
         trials = [[one["name"], percent(one["score"]), "kept" if one["kept"] else ""] for one in run.trials]
         lines += [format_table(["settings tried", "validation %", ""], trials), ""]
-    durations = [[part, _span(seconds)] for part, seconds in run.durations.items()]
+    durations = [[part, span(seconds)] for part, seconds in run.durations.items()]
     lines += [format_table(["part", "time"], durations), ""]
     changed = [[name, str(value)] for name, value in run.parameters.items()]
     lines += [format_table(["parameter", "value"], changed, width=200), ""]
@@ -165,7 +166,7 @@ def comparison_text(runs: Sequence[Run]) -> str:
         if len({str(run.parameters.get(name)) for run in runs}) > 1
     ]
     others = [
-        ["model", *(run.kind for run in runs)], ["time", *(_span(run.seconds) for run in runs)],
+        ["model", *(run.kind for run in runs)], ["time", *(span(run.seconds) for run in runs)],
         ["training documents", *(f"{run.documents.get('train', 0):,}" for run in runs)],
         ["test documents", *(f"{run.documents.get('test', 0):,}" for run in runs)],
     ]  # fmt: skip
@@ -188,14 +189,6 @@ def _marked(value: float | None, best: float, count: int) -> str:
     if value is None:
         return "–"
     return percent(value) + ("*" if count > 1 and value == best else " " if count > 1 else "")
-
-
-def _span(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def tiny(tmp_path):
     return make_tiny(tmp_path / "tiny", texts, length=16, **sizes)
 
 
-def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys):
+def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys, caplog):
     texts = [text for text, _ in documents(200, 2)]
     flags = ["--model-shortcut", tiny, "--max-steps", 2, "--truncate-length", 16]
     train([str(one) for one in (multi, "-m", tmp_path / "model", *flags, "--report", tmp_path / "report")])
@@ -36,6 +36,8 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys):
     assert run.metrics["P@1"] == pytest.approx(found.at("P", 1))
     assert (run.kind, run.documents["train"]) == ("XR-Transformer", 160)
     assert f"{100 * found.at('P', 1):.2f}" in shown
+    # Training says of the validation documents what the warning of the evaluation counts.
+    assert "evaluate counts them as used in training" in " ".join(shown.split())
     assert [step for step, _ in run.curve["training loss, level 1"]] == [1, 2]
     (point,) = run.curve["validation precision in %, level 1: P@1"]
     assert point[0] == 2
@@ -51,6 +53,7 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys):
     capsys.readouterr()
     measure([str(multi), "-m", str(tmp_path / "model"), "--json"])  # the test documents, as in the training
     measured = json.loads(capsys.readouterr().out)
+    assert "180 of 200 documents were used in training" in caplog.text
     assert (measured["documents"], measured["systems"][0]["P@1"]) == (20, pytest.approx(run.metrics["P@1"]))
     some = model.best(texts[:3], k=2, only_labels=["music", "travel"])
     assert {name for best in some for name, _ in best} == {"music", "travel"}

@@ -102,11 +102,17 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     evaluate(["data.csv", "-m", "model", "--json", "-k", "1"])
     found = json.loads(capsys.readouterr().out)
     assert (found["documents"], found["systems"][0]["P@1"]) == (store.count("test"), pytest.approx(expected))
-    assert f"trained on {COUNT - store.count('test')} of {COUNT} documents" in caplog.text
+    assert f"{COUNT - store.count('test')} of {COUNT} documents were used in training" in caplog.text
+    caplog.clear()
+    frame = dict(zip(("text", "labels"), zip(*documents(COUNT, labels), strict=True), strict=True))
+    options = {"text": "text", "labels": "labels"}
+    assert model.evaluate(frame, k=1, **options).at("P", 1) == pytest.approx(expected)
+    assert f"{COUNT - store.count('test')} of {COUNT} documents were used in training" in caplog.text
+    assert model.evaluate(frame, k=1, rows="all", **options).documents == COUNT
     caplog.clear()
     evaluate(["new.csv", "-m", "model", "--json"])
     assert json.loads(capsys.readouterr().out)["documents"] == COUNT
-    assert "was trained on" not in caplog.text
+    assert "used in training" not in caplog.text
 
     predict(["new.csv", "-m", "model", "-o", "labels.csv", "-k", "2"])
     content = (tmp_path / "labels.csv").read_bytes()
@@ -117,7 +123,7 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     append(["new.csv", "-m", "model", "-o", "grown"])
     assert f"{COUNT} documents appended; {len(model.names)} labels\n" in capsys.readouterr().out
     # What was appended is known too.
-    with pytest.raises(InputError, match=f"trained on all of these {COUNT} documents(.|\n)*--rows all"):
+    with pytest.raises(InputError, match=f"all of these {COUNT} documents were used in training(.|\n)*--rows all"):
         evaluate(["new.csv", "-m", "grown"])
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.jobs.settings import DataShape, choose_settings, estimated_seconds
+from xmc_tf.jobs.settings import DataShape, announcement, choose_settings, estimated_seconds
 from xmc_tf.params import (
     EFFORTS,
     HierarchicalKMeansParams,
@@ -83,6 +83,7 @@ def test_less_time_tries_less_on_fewer_documents():
     assert "leaves no time" in none.reasons[-1]
     least = choose_settings(LARGE, DEFAULTS, minutes=0.1, effort="best")
     assert "--effort fast instead of best, for --minutes 0.1" in least.reasons
+    assert announcement(LARGE, least).endswith("(--effort fast)")  # the first line names the effort of the last
     assert (len(least.params.trees), least.steps) == (1, ())
 
 

@@ -1,6 +1,7 @@
 """Fine-tuning of one level: it learns, equals plain Keras, stops, and resumes."""
 
 import dataclasses
+import re
 from contextlib import contextmanager
 
 import keras
@@ -14,13 +15,14 @@ from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
-from xmc_tf.matcher import fine_tune
+from xmc_tf.matcher import fine_tune, progress
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.optimizer import make_optimizer
+from xmc_tf.matcher.progress import TimeEstimate
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo
 
@@ -292,3 +294,17 @@ def test_xla_gives_the_same(world):
     plain, _, _ = world.train(changed(max_steps=3))
     compiled, _, _ = world.train(changed(max_steps=3, xla=True), "compiled")
     np.testing.assert_allclose(compiled.losses, plain.losses, rtol=1e-4)
+
+
+def test_the_time_of_the_steps_is_estimated_from_the_first_ones(world, monkeypatch, caplog):
+    now, counts = iter([100.0, 100.0, 104.0, 111.0]), tf.constant(0.0)
+    estimate = TimeEstimate(lambda: next(now))
+    said = [estimate.after_step(100 - step, counts) for step in range(1, 6)]
+    # The first step is not timed. Nothing is said before ten seconds or ten steps, and then once.
+    assert said == [None, None, "about 9 min for the other 97 steps, at 5.5 s each", None, None]
+    monkeypatch.setattr(progress, "WORTH_SAYING_S", 0.0)
+    with caplog.at_level("INFO"):
+        world.train(changed(max_steps=14))
+    found = [record.message for record in caplog.records if "for the other" in record.message]
+    assert len(found) == 1
+    assert re.fullmatch(r"level 2: about 1 s for the other 3 steps, at \S+ s each", found[0])

@@ -37,7 +37,7 @@ class Progress:
         if self._shown and self._terminal:
             sys.stderr.write(self._erase())
         if self._shown and kind is None:
-            sys.stderr.write(f"{self.title}: {self.done:,} {self.unit} in {_span(self.elapsed)}\n")
+            sys.stderr.write(f"{self.title}: {self.done:,} {self.unit} in {span(self.elapsed)}\n")
         sys.stderr.flush()
 
     @property
@@ -77,7 +77,7 @@ class Progress:
         seconds, rate = self.left_s, self.rate
         left = ""
         if seconds is not None and rate is not None:
-            left = f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'}/s, {_span(seconds)} left"
+            left = f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'}/s, {span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -99,10 +99,20 @@ class Progress:
             self._show()
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return a measured time with a readable unit."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     seconds = round(seconds)
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def duration(seconds: float) -> str:
+    """Return an estimated time with a readable unit."""
+    if seconds >= 48 * 3600:
+        return f"{seconds / 86400:,.1f} days"
+    if seconds >= 5400:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{max(seconds, 1):,.0f} s"

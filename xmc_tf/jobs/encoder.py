@@ -71,7 +71,10 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     first = recipe.first_level
     reasons = [f"encoder {first.init_model_dir or first.model_shortcut}, fine-tuned on {device}"]
     if validation is not None:
-        reasons.append("the validation documents were used to measure and to stop, not to train")
+        reasons.append(
+            f"the {store.count('validation'):,} validation documents chose the best step of fine-tuning; it learned "
+            "nothing else from them, but evaluate counts them as used in training"
+        )
     curves = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
     summary = finish(
         job, store, summary_of(store), predicted, start, began=began, kind="XR-Transformer",

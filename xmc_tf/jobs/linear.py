@@ -64,7 +64,7 @@ def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
     fixed = job.given | set(TFIDF_FLAGS) if store.nr_features else job.given
     effort = options.effort or "balanced"
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=effort)
-    _LOG.info(announcement(shape, settings, effort))
+    _LOG.info(announcement(shape, settings))
     features = DataSetFeatures(store, options.threads, _lines_to_learn(store, options))
     training = LinearTraining(features, dataclasses.replace(options, effort=None), about.single_label, seconds)
     with _timed(seconds, "features"):

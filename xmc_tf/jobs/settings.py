@@ -50,6 +50,7 @@ class Settings:
     steps: tuple[Step, ...]
     sample: int | None  # number of training documents to compare on; None: all
     reasons: tuple[str, ...]
+    effort: str  # the one asked for, or the one that the time allows
 
     def with_tfidf(self, tfidf: "Tfidf | None") -> "Settings":
         """Return the settings with the parameters of the fitted vectorizer, such as the detected language."""
@@ -76,9 +77,9 @@ def choose_settings(
     effort = _affordable_effort(shape, minutes, effort, reasons)
     params = _first(shape, params, fixed, effort, reasons)
     if effort == "fast":
-        return Settings(params, (), None, (*reasons, "nothing else was tried (--effort fast)"))
+        return Settings(params, (), None, (*reasons, "nothing else was tried (--effort fast)"), effort)
     if not shape.held_out:
-        return Settings(params, (), None, (*reasons, "nothing was tried: there are no validation documents"))
+        return Settings(params, (), None, (*reasons, "nothing was tried: there are no validation documents"), effort)
     steps = [step for step in _steps(params, shape.labels, effort) if not fixed.intersection(step.fixes)]
     sample = None if shape.documents <= _SAMPLE[effort] else _SAMPLE[effort]
     if minutes is not None:
@@ -87,7 +88,7 @@ def choose_settings(
         reasons.append(f"settings were compared on {sample:,} of {shape.documents:,} training documents")
     if steps and len(params.trees) > COMPARED_TREES:
         reasons.append(f"settings were compared with {COMPARED_TREES} of the {len(params.trees)} label trees")
-    return Settings(params, tuple(steps), sample, tuple(reasons))
+    return Settings(params, tuple(steps), sample, tuple(reasons), effort)
 
 
 def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
@@ -95,8 +96,9 @@ def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
     return 2.0 + (documents or shape.documents) * shape.words * _RATE
 
 
-def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
+def announcement(shape: DataShape, settings: Settings) -> str:
     """Return a message that says what the training run will do and how long it will take."""
+    effort = settings.effort
     seconds, parts = _seconds(shape, effort), []
     if settings.steps:
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, settings.sample)

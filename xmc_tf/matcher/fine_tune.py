@@ -19,7 +19,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.candidates import EveryNode, LevelData, TrainingBatches
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
-from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, StepMeter
+from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, StepMeter, TimeEstimate
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ def fine_tune_level(
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
     started, meter = time.monotonic(), StepMeter(world, batches.documents_per_window)
+    estimate = TimeEstimate()
     dropout_seed = (seed * 1009 + rank) * 64 + level
     stream, quiet_s = batches.stream(position.epoch, position.batch), 2.0 if rank == 0 else 1e9
     with Progress(f"level {level}", total - position.step, "steps", quiet_s) as progress:
@@ -95,9 +96,12 @@ def fine_tune_level(
                 # A resumed run drops the same units as an uninterrupted one.
                 drops = np.array([dropout_seed, (batch.epoch << 32) + batch.step], np.int64)
                 fields = batch.ids, batch.mask, batch.candidates, batch.splits, batch.targets, batch.weights
-                meter.add(train_batch(*fields, np.float32(batch.global_count), drops))
+                counts = train_batch(*fields, np.float32(batch.global_count), drops)
+                meter.add(counts)
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
+            if (said := estimate.after_step(total - position.step, counts)) and rank == 0:
+                logger.info("level %d: %s", level, said)
             save = position.step == total or position.step % params.save_steps == 0
             if save or position.step % params.logging_steps == 0:
                 course = meter.take(params.gradient_accumulation_steps)

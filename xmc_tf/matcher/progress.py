@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -15,6 +15,7 @@ from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.progress import duration
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
@@ -25,6 +26,8 @@ _NAMES_OF_A_CLUSTER = 3
 _FILE = "curves.json"
 _LOSS = "loss"
 _POINTS = 200  # maximum number of points of the loss
+_TIMED_STEPS, _TIMED_S = 10, 10.0  # steps are timed until there are as many, or so long
+WORTH_SAYING_S = 60.0
 
 Points = list[tuple[int, float]]
 
@@ -133,6 +136,36 @@ class StepMeter:
     def padding_share(self) -> float:
         """Share of padding in the encoder's inputs since the start."""
         return 1.0 - self._tokens / self._cells if self._cells else 0.0
+
+
+class TimeEstimate:
+    """The time that the steps of a level will take, said once: when a few of them have been timed.
+
+    The first step is not timed, because it builds the graph.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._steps, self._since, self._said = clock, 0, 0.0, False
+
+    def after_step(self, left: int, counts: tf.Tensor) -> str | None:
+        """Return a sentence about the ``left`` steps if it is time for it and they take long.
+
+        ``counts`` is what the step returned: a device may still compute it.
+        """
+        if self._said:
+            return None
+        counts.numpy()
+        if not self._steps:
+            self._since = self._clock()
+        self._steps += 1
+        timed, seconds = self._steps - 1, self._clock() - self._since
+        if timed < _TIMED_STEPS and (not timed or seconds < _TIMED_S):
+            return None
+        self._said = True
+        total = left * seconds / timed
+        if total < WORTH_SAYING_S:
+            return None
+        return f"about {duration(total)} for the other {left:,} steps, at {seconds / timed:.2g} s each"
 
 
 class LevelSummaries:

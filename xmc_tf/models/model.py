@@ -11,10 +11,11 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, chosen_labels
+from xmc_tf.data.features import as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.incremental.training_data import TrainedDocuments
+from xmc_tf.models.incremental.training_data import ROWS, UNSEEN, TrainedDocuments
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named, over_all_labels
@@ -239,9 +240,13 @@ class Model(ABC):
         X: Any = None,
         ks: Sequence[int] = (1, 3, 5, 10),
         k: int | None = None,
+        rows: str = UNSEEN,
         **columns: Unpack[FrameColumns],
     ) -> "Measures":
         """Measure how well the model predicts documents with known labels.
+
+        Documents that the model was trained on are left out, and a warning counts them, if the model has a record of
+        them: models trained on a table by ``xmc-tf train`` have.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
@@ -253,6 +258,7 @@ class Model(ABC):
             X: features, as in :meth:`predict`.
             ks: cut-offs of the metrics, such as 1, 3 and 5 for P@1, P@3 and P@5.
             k: a single cut-off, instead of ``ks``.
+            rows: "unseen" leaves the training documents out; "all" measures on all documents.
             **columns: columns of a DataFrame, as in :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -260,8 +266,15 @@ class Model(ABC):
 
         read = self._read(texts, labels, columns, labelled=True)
         truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
-        ks = check_ks(ks if k is None else (k,))
-        predicted = self.predict(read.documents, X, only_topk=ks[-1])
+        ks, trained, documents = check_ks(ks if k is None else (k,)), self.trained_documents, read.documents
+        if rows not in ROWS:
+            raise InputError("rows is unknown", expected=" or ".join(ROWS), received=repr(rows))
+        if rows == UNSEEN and trained is not None and read.texts is not None:
+            unseen = trained.unseen(read.texts, "texts", 'rows="all"')
+            if unseen is not None:
+                documents, truth = [read.texts[row] for row in unseen], truth[unseen]
+                X = None if X is None else as_features(X).rows(unseen)
+        predicted = self.predict(documents, X, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 
     def audit(

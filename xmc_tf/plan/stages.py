@@ -56,15 +56,6 @@ def size(number: float) -> str:
     return f"{number / 1e3:,.0f} KB"
 
 
-def duration(seconds: float) -> str:
-    """Format a number of seconds with a readable unit."""
-    if seconds >= 48 * 3600:
-        return f"{seconds / 86400:,.1f} days"
-    if seconds >= 5400:
-        return f"{seconds / 3600:,.1f} h"
-    return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{max(seconds, 1):,.0f} s"
-
-
 def features(data: DataSizes, machines: Machines) -> StageEstimate:
     """Estimate TF-IDF. Each rank counts the words of its own documents."""
     entries = data.documents * data.entries

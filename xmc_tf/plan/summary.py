@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.progress import duration
 from xmc_tf.metrics.table import format_table
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
 from xmc_tf.plan.stages import (
     FineTuningOptions,
     StageEstimate,
-    duration,
     embeddings,
     features,
     fine_tuning,

@@ -2,13 +2,10 @@
 
 import argparse
 import json
-import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
@@ -24,6 +21,7 @@ from xmc_tf.metrics.evaluation import PECOS_TOPK, load_prediction, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.single_label import is_single_label, measure_single_label
+from xmc_tf.models.incremental.training_data import ALL, ROWS
 from xmc_tf.params import add_force, add_layout, add_model, add_texts
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.writing import refuse_report, write_report
@@ -39,8 +37,6 @@ from xmc_tf.tables.reading_flags import (
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
 
-_LOG = logging.getLogger(__name__)
-UNSEEN, ALL = "unseen", "all"
 LabelledRows: TypeAlias = tuple[list[str], list[list[str]], list[str]]
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -89,7 +85,7 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
     group = add_reading_options(parser)
     add_label_options(group)
     group.add_argument(
-        "--rows", choices=(UNSEEN, ALL),
+        "--rows", choices=ROWS,
         help="documents of TABLE to measure on: those that the model was not trained on, such as the test rows of its "
         "own table (unseen, the default), or all",
     )  # fmt: skip
@@ -247,25 +243,11 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
     """Return the documents that were not used in training; all with ``--rows all``, or if the model has no record."""
     trained = model.trained_documents
-    if args.rows == ALL or trained is None:
+    unseen = None if args.rows == ALL or trained is None else trained.unseen(rows[0], args.table, "--rows all")
+    if unseen is None:
         return rows
-    seen = trained.include(rows[0])
-    if not seen.any():
-        return rows
-    count = len(seen)
-    if seen.all():
-        raise InputError(
-            f"{args.table}: the model was trained on all of these {count:,} documents",
-            expected="documents that the model was not trained on, because metrics on training data are far too high",
-            fix="use another table, or add --rows all to measure the model on these documents",
-        )
-    _LOG.warning(
-        "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
-        args.table, f"{seen.sum():,}", f"{count:,}", f"{count - seen.sum():,}",
-    )  # fmt: skip
     texts, labels, documents = rows
-    others = np.flatnonzero(~seen).tolist()
-    return [texts[row] for row in others], [labels[row] for row in others], [documents[row] for row in others]
+    return [texts[row] for row in unseen], [labels[row] for row in unseen], [documents[row] for row in unseen]
 
 
 def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:

@@ -1,5 +1,6 @@
 """The training data kept in a model folder: ``training/X.npz`` and ``training/Y.npz``."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from xmc_tf.models.labels import binary
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
 
+_LOG = logging.getLogger(__name__)
+UNSEEN, ALL = ROWS = ("unseen", "all")  # what an evaluation measures a model on
 _IS_NAME = "is_name.npy"
 KEYS = "keys.npy"
 
@@ -145,9 +148,33 @@ class TrainedDocuments:
     def of(cls, texts: Iterable[str | bytes]) -> Self:
         return cls(np.unique(_keys(texts)))
 
-    def include(self, texts: Iterable[str]) -> np.ndarray:
+    def include(self, texts: Iterable[str | bytes]) -> np.ndarray:
         """Return, for each text, whether the model was trained on it."""
         return np.isin(_keys(texts), self.keys)
+
+    def unseen(self, texts: Iterable[str | bytes], name: str, all_rows: str) -> np.ndarray | None:
+        """Return the rows of the texts that the model was not trained on, with a warning; None if that is all of them.
+
+        Args:
+            texts: the documents that the model is measured on.
+            name: what a user calls them, such as the file.
+            all_rows: how a user asks for a measurement on all of them, such as ``--rows all``.
+        """
+        seen = self.include(texts)
+        count, trained = len(seen), int(seen.sum())
+        if not trained:
+            return None
+        if trained == count:
+            raise InputError(
+                f"{name}: all of these {count:,} documents were used in training",
+                expected="other documents, because metrics on training data are far too high",
+                fix=f"use other documents, or add {all_rows} to measure the model on these",
+            )
+        _LOG.warning(
+            "%s: %s of %s documents were used in training; the model is measured on the other %s (%s: on all of them)",
+            name, f"{trained:,}", f"{count:,}", f"{count - trained:,}", all_rows,
+        )  # fmt: skip
+        return np.flatnonzero(~seen)
 
     def with_texts(self, texts: Iterable[str | bytes]) -> Self:
         return type(self)(np.union1d(self.keys, _keys(texts)))
