@@ -15,6 +15,7 @@ CHECKS |= {
     "world_growing": 2,
     "world_fit": 3,
     "world_keras": 5,
+    "world_steps": 2,
     "world_whole_layers": 4,
     "world_graphs": 3,
 }
@@ -22,9 +23,11 @@ EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
 # Exchanges depend on the engine and on the number of ranks: they are checked with Horovod on an odd number, and with
 # mpi4py on an even one; tests/collective checks them on one. What is built on them is checked once.
 WORLDS = [
-    pytest.param("mpi", 2, [*EXCHANGES, "world_optimizers", "world_keras", "world_graphs"], id="mpi-2"),
+    pytest.param("mpi", 2, [*EXCHANGES, "world_steps", "world_optimizers", "world_keras", "world_graphs"], id="mpi-2"),
     pytest.param("mpi", 2, ["world_several", "world_growing"], id="mpi-2-more", marks=pytest.mark.full),
-    pytest.param("gloo", 3, [*EXCHANGES, "world_fit", "world_whole_layers"], id="gloo-3", marks=pytest.mark.full),
+    pytest.param(
+        "gloo", 3, [*EXCHANGES, "world_steps", "world_fit", "world_whole_layers"], id="gloo-3", marks=pytest.mark.full
+    ),
 ]
 
 

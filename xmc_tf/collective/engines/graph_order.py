@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import cache
 from typing import TypeVar
 
 import tensorflow as tf
@@ -79,16 +80,37 @@ def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
     if name not in _COUNTERS:
         if not _COUNTERS:
             MARKS.add_source(_counts)
-        # In a new thread, nothing is traced: a function that makes variables during tracing, even outside of its graph,
-        # is traced a second time.
-        with ThreadPoolExecutor(1) as thread:
-            _COUNTERS[name] = thread.submit(_new_counter).result(), thread.submit(_new_counter).result()
+        _COUNTERS[name] = _new_variable(0, tf.int64), _new_variable(0, tf.int64)
     return _COUNTERS[name]
 
 
-def _new_counter() -> tf.Variable:
-    with tf.device("/cpu:0"):
-        return tf.Variable(0, dtype=tf.int64, trainable=False)
+def _new_variable(value: int, dtype: tf.DType) -> tf.Variable:
+    def make() -> tf.Variable:
+        with tf.device("/cpu:0"):
+            return tf.Variable(value, dtype=dtype, trainable=False)
+
+    # In a new thread, nothing is traced: a function that makes variables during tracing, even outside of its graph, is
+    # traced a second time.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
+@cache
+def _variable_of_one() -> tf.Variable:
+    return _new_variable(1, tf.int32)
+
+
+def not_constant(tensor: tf.Tensor) -> tf.Tensor:
+    """Return the tensor in a form that TensorFlow cannot compute before the graph runs, even if the tensor is constant,
+    as the size of a batch of static shape. The tensor is not copied.
+    """
+    if tf.executing_eagerly():
+        return tensor
+    # In a plain graph, a variable would be one of the user.
+    one = tf.cast(tf.timestamp() > 0.0, tf.int32) if in_plain_graph() else _variable_of_one().read_value()
+    same = tf.squeeze(tf.reshape(tensor, tf.concat([one[None], tf.shape(tensor)], axis=0)), axis=0)
+    same.set_shape(tensor.shape)
+    return same
 
 
 def _counts() -> Counts:

@@ -1,4 +1,9 @@
-"""The engine over Horovod, which matches the ranks' calls by the names of graph nodes. Nodes may run in any order."""
+"""The engine over Horovod, which matches the ranks' calls by the names of graph nodes. Nodes may run in any order.
+
+Horovod's operations do not declare side effects. If their inputs were constant, TensorFlow would run them once, before
+the graph, and keep the result for all steps. ``not_constant`` prevents it (``check_constant_ids_in_a_graph`` and
+``check_each_split_of_a_batch`` of ``tests/collective``).
+"""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +11,7 @@ from collections.abc import Sequence
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from xmc_tf.collective.engines.graph_order import marked
+from xmc_tf.collective.engines.graph_order import marked, not_constant
 
 
 class HorovodEngine:
@@ -22,32 +27,22 @@ class HorovodEngine:
         return f"Horovod over {transport}" + (" and NCCL" if hvd.nccl_built() else "")
 
     def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        splits = _not_constant(splits)
+        splits = not_constant(splits)
         moved, received = marked(
             name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name))
         )
         return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
-        group = [_not_constant(tensor) for tensor in tensors]
+        group = [not_constant(tensor) for tensor in tensors]
         if len(group) == 1:
             return marked(name, group, lambda: [hvd.allreduce(group[0], op=hvd.Sum, name=node_name(name))])
         return marked(name, group, lambda: hvd.grouped_allreduce(group, op=hvd.Sum, name=node_name(name)))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        tensor = _not_constant(tensor)
+        tensor = not_constant(tensor)
         return marked(name, [tensor], lambda: [hvd.allgather(tensor, name=node_name(name))])[0]
 
 
 def node_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-/]", "_", text).lstrip("_-/") or "unnamed"
-
-
-def _not_constant(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor in a form that TensorFlow does not treat as a constant. Horovod's operations do not declare
-    side effects. With constant inputs, TensorFlow would run them during tracing and then drop them, and ranks would
-    wait for each other forever (``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``).
-    """
-    if tf.executing_eagerly():
-        return tensor
-    return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tensor.shape)

@@ -1,0 +1,69 @@
+"""Checks on any number of ranks: steps of Keras models are those of plain Keras on the batch of all ranks."""
+
+import os
+from itertools import product
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.optimizers.gradients import BatchShare
+
+EXAMPLES = int(os.environ.get("XMC_TF_TEST_EXAMPLES", "6"))  # of a batch, over all ranks
+
+
+def splits(size):
+    """Return the ways to divide a last batch among the ranks, the largest part first."""
+    ways = product(range(EXAMPLES // size, -1, -1), repeat=size)
+    return [parts for parts in ways if any(parts) and list(parts) == sorted(parts, reverse=True)]
+
+
+def check_each_split_of_a_batch(world):
+    """A rank's weight is that of the current batch, also if another rank traces again and this one does not."""
+    traced = 0
+    for parts in splits(world.size):
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def weight(batch):
+            nonlocal traced
+            traced += 1
+            share = BatchShare(tf.shape(batch)[0], world.size)
+            return share.weight, share.is_even
+
+        for of_ranks in ([EXAMPLES // world.size] * world.size, parts, parts[::-1]):
+            batch = tf.zeros([of_ranks[world.rank], 2])
+            expected = of_ranks[world.rank] * world.size / sum(of_ranks)
+            for one, is_even in (weight(batch), weight.python_function(batch)):
+                np.testing.assert_allclose(one, expected, rtol=1e-6, err_msg=str(of_ranks))
+                assert bool(is_even) == (len(set(of_ranks)) == 1)
+    assert traced > len(splits(world.size))
+
+
+def check_unequal_last_batches(world):
+    """Train a step with full batches and one with each split, and compare with plain Keras."""
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(2 * EXAMPLES, 3)), rng.normal(size=(2 * EXAMPLES, 1))
+    start = [rng.normal(size=(3, 1)).astype(np.float32), np.zeros(1, np.float32)]
+    each = EXAMPLES // world.size
+
+    def trained(model, data):
+        model.set_weights(start)
+        model.fit(data, epochs=1, verbose=0)
+        return np.concatenate([np.ravel(one) for one in model.get_weights()])
+
+    def rows_of(*rows):
+        return tf.data.Dataset.from_tensor_slices((inputs[np.concatenate(rows)], targets[np.concatenate(rows)]))
+
+    with CollectiveStrategy(world).scope():
+        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    plain = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    plain.compile(keras.optimizers.SGD(0.1), "mse")
+    for parts in splits(world.size)[2::2]:
+        with CollectiveStrategy(world).scope():  # a new compile traces again
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+        first = EXAMPLES + sum(parts[: world.rank])
+        own = [np.arange(each) + each * world.rank, np.arange(first, first + parts[world.rank])]
+        found = trained(model, rows_of(*own).batch(each))
+        expected = trained(plain, rows_of(np.arange(EXAMPLES + sum(parts))).batch(EXAMPLES))
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(parts))
