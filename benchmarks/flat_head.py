@@ -85,7 +85,7 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
     import keras
     import tensorflow as tf
 
-    from xmc_tf.collective.optimizers.row_wise import RowAdam
+    from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
     from xmc_tf.collective.tables.every_row import FusedRows, RowStep
     from xmc_tf.matcher.head import LabelHead, head_loss
     from xmc_tf.matcher.heads import Scaling

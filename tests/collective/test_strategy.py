@@ -13,7 +13,9 @@ from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.fitting.steps import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise import RowAdagrad, RowAdam
+from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
+from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.updating import update_rows
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line, lookup
 from xmc_tf.collective.tables.pairs import PairScorer
@@ -128,7 +130,7 @@ def test_tables_may_have_their_own_optimizer(strategy):
     [
         (lambda: keras.optimizers.Adam(use_ema=True), r"use_ema(.|\n)*exact=True"),
         (lambda: keras.optimizers.RMSprop(), r"RMSprop(.|\n)*exact=True"),
-        (lambda: keras.optimizers.Adam(amsgrad=True), r"Adam with amsgrad(.|\n)*exact=True"),
+        (lambda: keras.optimizers.Nadam(), r"Nadam(.|\n)*exact=True"),
         (lambda: tf_keras.optimizers.Adam(), "import keras` instead of `import tf_keras"),
     ],
 )
@@ -146,7 +148,7 @@ def test_adam_equals_keras_if_each_step_touches_each_row():
     ours, theirs = RowAdam(0.01, weight_decay=0.1), keras.optimizers.AdamW(0.01, weight_decay=0.1)
     for step in range(20):
         gradient = tf.constant(rng.normal(size=(6, 3)), tf.float32)
-        ours.apply(table, tf.range(6), gradient, step + 1)
+        update_rows(ours, table, tf.range(6), gradient, step + 1)
         theirs.apply_gradients([(gradient, plain)])
     np.testing.assert_allclose(table.variable, plain, atol=1e-6)
 

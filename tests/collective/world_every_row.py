@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
 from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
 from xmc_tf.collective.tables.table import make_table
 
@@ -75,7 +76,7 @@ def check_rows_updated_in_place(world):
             f"in_place_{number}", *case.values.shape, size=world.size, rank=world.rank, partition=case.partition,
             initializer=case.values, trainable=False,
         )  # fmt: skip
-        trainer = FusedRows(table, weight_decay=0.1, epsilon=1e-3, rows_at_once=3)
+        trainer = FusedRows(table, RowMeanAdam(weight_decay=0.1, epsilon=1e-3), rows_at_once=3)
         vectors, positives, weights = ranks[world.rank]
         ragged = tf.RaggedTensor.from_row_lengths(
             tf.constant([one for rows in positives for one in rows], tf.int64),
@@ -102,7 +103,7 @@ def check_rows_updated_in_place(world):
             move = gradient / (np.sqrt(squares / (1 - 0.999**step)) + 1e-3)
             rows = rows * (1 - 0.05 * 0.1) - 0.05 * move
             np.testing.assert_allclose(table.variable, case.share(rows, table), rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(trainer.squares, case.share(squares, table), rtol=1e-3, atol=1e-7)
+        np.testing.assert_allclose(table.slots["squares"], case.share(squares, table), rtol=1e-3, atol=1e-7)
 
 
 def _of_rows(values, vectors, positives, weights):

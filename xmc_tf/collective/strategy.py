@@ -32,7 +32,8 @@ from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale
-from xmc_tf.collective.optimizers.row_wise import TableOptimizer
+from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
+from xmc_tf.collective.optimizers.row_wise.forms import slots_of
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
@@ -350,7 +351,7 @@ class CollectiveStrategy:
         tables: Sequence[EmbeddingTable],
         *,
         batch_size: int = 1024,
-        slots: int = 2,
+        slots: int | str | keras.optimizers.Optimizer | TableOptimizer = "adam",
         memory: int | None = None,
         joint: bool = True,
         name: str = "embeddings",
@@ -365,12 +366,12 @@ class CollectiveStrategy:
         Args:
             tables: the tables. The planner leaves a table's own ``placement`` as it is.
             batch_size: the expected number of examples in a rank's batch, used by the planner.
-            slots: the number of slots of the optimizer (0 for SGD, 1 for Adagrad, 2 for Adam), used by the planner.
+            slots: the optimizer that will train the tables, or its number of slots, used by the planner.
             memory: the maximum bytes of tables and slots per rank. Default: no limit.
             joint: whether tables of the same width share each exchange. If not, each table has its own exchange.
             name: a unique name of the layer.
         """
-        options = PlanOptions(batch_size, slots, memory, self._shard_above, self._wire)
+        options = PlanOptions(batch_size, slots_of(slots), memory, self._shard_above, self._wire)
         plan = make_plan(tables, self.world_size(), options)
         for one in tables:
             self._check_name(one.name)

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
+from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.common.errors import InputError
@@ -71,8 +72,8 @@ def fine_tune_level(
     position = Position()
     in_place = None
     if params.trains_head_in_place:
-        wire, decay = head.every_row.wire, params.weight_decay
-        in_place = FusedRows(head.table, wire, epsilon=params.adam_epsilon, weight_decay=decay)
+        of_rows = RowMeanAdam(epsilon=params.adam_epsilon, weight_decay=params.weight_decay)
+        in_place = FusedRows(head.table, of_rows, head.every_row.wire)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise import RowAdam
+from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.params import MatcherParams
 
@@ -135,9 +135,7 @@ def make_optimizer(
         inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
     # The rate of this step; the schedule itself would be evaluated after the step has been counted.
-    of_rows = RowAdam(
-        lambda: inner.learning_rate * ratio, epsilon=params.adam_epsilon, weight_decay=params.weight_decay
-    )
+    of_rows = RowAdam.of(inner, lambda: inner.learning_rate * ratio)
     return strategy.optimizer(
         inner, table_optimizer=of_rows, reduction="sum", accumulate=params.gradient_accumulation_steps,
         loss_scale="dynamic" if params.mixed_precision == "fp16" else None,

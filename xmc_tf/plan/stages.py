@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.collective.optimizers.row_wise.adam import RowAdam, RowMeanAdam
 from xmc_tf.common.errors import InputError
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
 from xmc_tf.rankers.kernels.lanes import WIDTH
@@ -26,11 +27,11 @@ _RANGE_BYTES = 3e8  # of label embeddings that a thread sums at a time
 # Bytes per level and label of a document: labels, matched documents, and the orders in which they are read.
 _A_LABEL_OF_A_LEVEL = 12
 _FLOAT = 4
-_COPIES = 4  # a weight, its gradient and Adam's two averages
-# The same for the label head, and arrays of its size while all rows are updated: new averages, step and new rows.
-_HEAD_COPIES = 8
-# Of a head in bfloat16: bytes of a weight and of a row's average, and rows that are scored at once.
-_HALF, _AVERAGE, _ROWS_AT_ONCE = 2, 4, 8192
+_SLOTS = len(RowAdam().slots)  # of the encoder's Adam too
+_COPIES = 2 + _SLOTS  # a weight, its gradient and the slots
+_HEAD_COPIES = _COPIES + _SLOTS + 2  # and arrays of the size of the head while all rows are updated: slots, step, rows
+# Of a head in bfloat16: bytes of a weight and of a row's slots, and rows that are scored at once.
+_HALF, _AVERAGE, _ROWS_AT_ONCE = 2, _FLOAT * len(RowMeanAdam().slots), 8192
 _SCORE_ARRAYS = 8  # one number per document and node: scores, targets, weights, losses and gradients
 
 

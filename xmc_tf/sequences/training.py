@@ -13,7 +13,7 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise import RowAdam
+from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.process.resuming import resumes_from
@@ -154,8 +154,7 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
         schedule, weight_decay=params.weight_decay, epsilon=1e-8, global_clipnorm=params.max_grad_norm
     )
     inner.exclude_from_weight_decay(var_list=[one for one in model.replicated if not decays(one)])
-    rows = RowAdam(lambda: inner.learning_rate, epsilon=1e-8, weight_decay=params.weight_decay)
-    return model.strategy.optimizer(inner, table_optimizer=rows, reduction="sum")
+    return model.strategy.optimizer(inner, table_optimizer=RowAdam.of(inner), reduction="sum")
 
 
 def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Callable[..., tf.Tensor]:

@@ -94,7 +94,7 @@ _ID_BYTES = 4
 @dataclass(frozen=True)
 class PlanOptions:
     batch_size: int = 1024  # expected examples of a rank's batch
-    slots: int = 2  # of the optimizer: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam
+    slots: int = 2  # of the optimizer, as of Adam
     memory: int | None = None  # maximum bytes of the tables and slots of a rank
     replicate_below: int = 2**20  # bytes; larger tables are not replicated
     wire: WireFormat = "fp32"

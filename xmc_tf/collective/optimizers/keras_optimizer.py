@@ -20,7 +20,9 @@ from xmc_tf.collective.optimizers.gradients import (
     local_rows,
     split,
 )
-from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
+from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
+from xmc_tf.collective.optimizers.row_wise.forms import differences_of, names_of_forms, row_wise_of
+from xmc_tf.collective.optimizers.row_wise.updating import make_slots, update_rows
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
@@ -59,7 +61,7 @@ _NOT_WEIGHTED = (
     "of self.optimizer.scale_loss(loss)"
 )
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
-ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion")
+ELEMENTWISE = (*names_of_forms(), "RMSprop", "Ftrl", "Adadelta", "Adamax", "Nadam", "Lion")
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
@@ -176,7 +178,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                     self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
         if not self.exact:
             for table in tables:
-                self._row_wise().make_slots(table)
+                make_slots(self._row_wise(), table)
         self.built = True
 
     def check_tables(self, names: Sequence[str]) -> None:
@@ -321,7 +323,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 values = gradient.values
                 if self.inner.clipvalue is not None:
                     values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
-                self._row_wise().apply(table, gradient.rows, values, iterations.read_value() + 1)
+                update_rows(self._row_wise(), table, gradient.rows, values, iterations.read_value() + 1)
             if gradients.variables:
                 self.inner.apply(gradients.of_variables, gradients.variables)
             else:

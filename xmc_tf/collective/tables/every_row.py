@@ -1,11 +1,13 @@
 """Losses of each example against each row of a table. Each rank computes the losses for its own rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
 from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
@@ -106,26 +108,26 @@ class RowStep(NamedTuple):
 
 class FusedRows:
     """The loss of ``EveryRow``, combined with updates of the rows. It works block by block and never holds a gradient
-    of the whole table. The update is Adam without momentum, with one mean of squared gradients per row. The table may
-    be bfloat16 or float32. It must not be trainable, and needs no other optimizer.
+    of the whole table. ``optimizer`` (default: ``RowMeanAdam``) updates the rows, with the rate of the step. The table
+    may be bfloat16 or float32. It must not be trainable.
     """
 
     def __init__(
         self,
         table: ShardedTable,
+        optimizer: TableOptimizer | None = None,
         wire: WireFormat = "fp32",
         *,
-        beta: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.0,  # this share of a row, times the learning rate, is subtracted in each step
         rows_at_once: int = 8192,
     ) -> None:
         check_format(wire)
-        self.table, self.wire = table, wire
-        self.beta, self.epsilon, self.weight_decay, self.rows_at_once = beta, epsilon, weight_decay, rows_at_once
+        self.table, self.wire, self.rows_at_once = table, wire, rows_at_once
+        self.optimizer = RowMeanAdam() if optimizer is None else optimizer
+        shape = [table.local_rows, 1 if self.optimizer.one_per_row else table.dim]
         with tf.init_scope(), not_replicated():
-            self.squares = tf.Variable(tf.zeros([table.local_rows, 1]), trainable=False, name=f"{table.name}/squares")
-        table.slots["squares"] = self.squares  # saved with the table
+            for name, first in self.optimizer.slots.items():  # saved with the table
+                filled = tf.fill(shape, tf.constant(first, tf.float32))
+                table.slots[name] = tf.Variable(filled, trainable=False, name=f"{table.name}/{name}")
 
     @tf.autograph.experimental.do_not_convert
     def losses(
@@ -143,6 +145,7 @@ class FusedRows:
         order = tf.argsort(here.row, stable=True)
         rows, instances = tf.gather(here.row, order), tf.gather(here.instance, order)
         factors, size = tf.gather(here.weights, order), self.table.local_rows
+        slots = list(self.table.slots.values())
 
         def block(low: tf.Tensor, shares: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             high = tf.minimum(low + self.rows_at_once, size)
@@ -160,11 +163,10 @@ class FusedRows:
             slopes += tf.cast(tf.matmul(of_scores, before), tf.float32)
             gradient = tf.matmul(of_scores, inputs, transpose_a=True)
             now = RowStep(*(tf.cast(one, tf.float32) for one in step))
-            settings = [tf.constant(self.beta), tf.constant(self.epsilon), tf.constant(self.weight_decay)]
-            old = tf.gather(self.squares, numbers)
-            after, squares = _updated(before, gradient, old, now, settings, low + self.table.start)
-            self.table.variable.scatter_update(tf.IndexedSlices(after, numbers))
-            self.squares.scatter_update(tf.IndexedSlices(squares, numbers))
+            states = [tf.gather(slot, numbers) for slot in slots]
+            after, changed = _updated(self.optimizer, before, gradient, states, now, low + self.table.start)
+            for variable, new in zip([self.table.variable, *slots], [after, *changed], strict=True):
+                variable.scatter_update(tf.IndexedSlices(new, numbers))
             return high, shares + tf.reduce_sum(losses, axis=1), slopes
 
         start = (tf.constant(0), tf.zeros(tf.shape(fixed)[:1]), tf.zeros_like(fixed))
@@ -179,21 +181,19 @@ class FusedRows:
 # Compiled, so that each number of a block is read and written once.
 @tf.function(jit_compile=True, autograph=False)
 def _updated(
+    optimizer: TableOptimizer,
     before: tf.Tensor,
     gradient: tf.Tensor,
-    squares: tf.Tensor,
+    states: list[tf.Tensor],
     step: RowStep,
-    settings: list[tf.Tensor],
     first: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    beta, epsilon, weight_decay = settings
+) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
     gradient = tf.cast(gradient, tf.float32) * step.factor
-    squares = beta * squares + (1 - beta) * tf.reduce_mean(tf.square(gradient), axis=1, keepdims=True)
-    length = tf.sqrt(squares / (1 - tf.pow(beta, step.number))) + epsilon
-    after = tf.cast(before, tf.float32) * (1 - step.rate * weight_decay) - step.rate * gradient / length
+    rows = tf.cast(before, tf.float32) * (1 - step.rate * optimizer.weight_decay)
+    after, changed = optimizer.update(tf, step.rate, step.number, rows, gradient, states)
     if before.dtype == tf.bfloat16:
         after = rounded_stochastically(after, first, tf.cast(step.number, tf.uint32))
-    return after, squares
+    return after, changed
 
 
 def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
