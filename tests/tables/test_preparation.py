@@ -313,7 +313,7 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     table.write_bytes(table.read_bytes().replace(b"even", b"evem"))  # of the same size
     store = prepare(table, tmp_path / "out.sqlite")
     assert "evem" in store.names
-    assert "(a changed table); its earlier runs (1) stay listed" in caplog.text
+    assert "(labels changed); its earlier runs (1) stay listed" in caplog.text
     assert len(runs_of(store)) == 1
     with pytest.raises(InputError, match="has been read again by another command"):
         list(before)
@@ -323,7 +323,7 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     (tmp_path / "copy.csv").write_bytes(table.read_bytes())  # the same rows under another name
     store = prepare(tmp_path / "copy.csv", tmp_path / "out.sqlite", PrepareOptions(columns=columns))
     assert set(store.names) == {text for text, _ in ROWS}
-    assert "(other columns)" in caplog.text
+    assert "(texts, labels, columns changed)" in caplog.text
     with pytest.raises(InputError, match="another command has begun to read the table again"):
         writer.commit("all")
     assert store.count() == 6  # documents: the rows of a text are one

@@ -55,7 +55,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
         known.save(folder / DOCUMENTS)
         return {"said": f"{len(known.keys):,} different texts"}
 
-    source = {name: store.meta(name) for name in ("source", "splits")}
+    source = {name: store.meta(name) for name in ("source", "columns", "splits")}
     model.parts[DOCUMENTS] = stages.run("documents", keep_documents, inputs=source).folder / DOCUMENTS
     if store.count("test"):
         model.metadata = model.metadata.with_examples(list(store.texts("test")[:3]))

@@ -1,6 +1,5 @@
 """Stream a table into its database with limited memory; interrupted runs can be resumed."""
 
-import hashlib
 import logging
 import os
 from collections import Counter
@@ -12,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.content import content_hash
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.identity import content_of, store_contents
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader, TableRow, TwoTables
 from xmc_tf.tables.reading.sources import open_source
@@ -27,7 +29,6 @@ _LOG = logging.getLogger(__name__)
 _LATER = ("same_text", "indicators", "whole")  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
-_PIECE = 1 << 20  # bytes of a checksum
 _SHOWN = 5  # bad rows in a message
 _SHOWN_CELLS, _LONGEST_CELL = 3, 80  # cells of labels that a summary may show, and their characters
 _MOST_UNREADABLE, _MOST_UNUSABLE = 0.01, 0.5  # shares of the rows
@@ -85,6 +86,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
+    identity = _identity(source, options)
     sample, columns, guesses = list[list[Any]](), Columns((), 1), list[str]()
     if not source.nr_features:
         sample = _sample(source)
@@ -93,7 +95,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         guesses = [f"the first row is data, not a header ({len(source.columns)} columns; --header)", *guesses]
     # Fields that later versions added are left out if they are empty, so that earlier data sets stay valid.
     chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
-    wanted = {"source": _identity(table, source, options), "columns": chosen}
+    wanted = {"source": identity, "columns": chosen}
     if options.names_language is not None and options.label_names is None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
     cells = [] if columns.labels is None or source.nr_features else [row[columns.labels] for row in sample]
@@ -104,12 +106,21 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         database.unlink()
     store = TableStore.open(database, write=True) if database.exists() else TableStore.create(database, **start)
     if not store.has_meta(**wanted):
-        _read_again(store, table, source.name, wanted, start)
-    if store.meta("rows_read") != "all":
+        _begin_again(store, table, source.name, wanted, start)
+    if store.meta("rows_read") == "all":
+        same = store.has_meta(splits=asdict(options.splits))
+        _LOG.info("data set: reused (%s)", "unchanged" if same else "unchanged, but divided again")
+    else:
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
-        _read(source, RowWriter(store, columns, options.label_names, options.names_language), store)
+        writer = RowWriter(store, columns, options.label_names, options.names_language)
+        rows = _read(source, writer, store)
+        if _identity(source, options) != identity:
+            _restart(store, {**start, "source": {"columns": source.columns}})
+            raise InputError(f"{source.name} changed while it was read", fix="run this command again")
+        writer.commit("all", rows)
+        _say_what_changed(store)
         finished()
     _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
     if not store.has_meta(splits=asdict(options.splits)):
@@ -131,24 +142,24 @@ def is_of_another(database: Path, table: Path) -> bool:
     store, name = TableStore.open(database), _name_of(table)
     another = _is_another(store, name, {})
     if another and table.is_file():  # the table may have been renamed
-        another = _is_another(store, name, {"checksum": _sampled_checksum(table)})
+        another = _is_another(store, name, {"content": content_hash(table)})
     store.close()
     return another
 
 
 def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) -> bool:
     """Return whether a data set belongs to another table, which differs in both name and content."""
-    before = store.meta("source") or {}
-    named = store.meta("table")
-    if named is None:  # written by a version that stored no names, or from a DataFrame
-        same_name = name is not None and "checksum" in before and source.get("kind") in (None, before.get("kind"))
+    before, named = store.meta("source") or {}, store.meta("table")
+    if name is None:  # a DataFrame, which is recognized by its columns
+        same_name = named is None and list(source.get("columns", ())) == before.get("columns")
+    elif named is None:  # written by a version that stored no names, or from a DataFrame
+        same_name = "checksum" in before and source.get("kind") in (None, before.get("kind"))
     else:
         same_name = named == name
-    same_content = "checksum" in source and source["checksum"] == before.get("checksum")
-    return not same_name and not same_content
+    return not same_name and ("content" not in source or source["content"] != before.get("content"))
 
 
-def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+def _begin_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
     """Delete the documents but keep the runs; raise an error if the database belongs to another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
     if not unusable and _is_another(store, _name_of(table), wanted["source"]):
@@ -158,13 +169,31 @@ def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, A
             expected=f"a data set of {name}",
             fix=f"choose another file (train --data-set, prepare -o), or remove it with its runs: rm {store.path}",
         )
-    if store.meta("rows_read") != 0:
-        changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
-        changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
-        runs = len(runs_of(store))
-        listed = f"; its earlier runs ({runs:,}) stay listed, without their predictions" if runs else ""
-        _LOG.info("%s: reading %s again (%s)%s", store.path, name, " of ".join(changed), listed)
+    before = store.meta("before")  # of an interrupted reading
+    if store.meta("rows_read") == "all":
+        before = {"source": store.meta("source"), "columns": store.meta("columns"), **store_contents(store)}
+    _restart(store, start if before is None else {**start, "before": before})
+
+
+def _restart(store: TableStore, start: Mapping[str, Any]) -> None:
     store.clear({"format": FORMAT, "version": VERSION, "reading": store.reading + 1, **start})
+
+
+def _say_what_changed(store: TableStore) -> None:
+    """Log why a table was read again, if it was."""
+    before = store.meta("before")
+    if before is None:
+        return
+    source, then = store.meta("source"), before["source"] or {}
+    content = store_contents(store)
+    changed = [name for name in content if content[name] != before[name]]
+    changed += ["names"] * (source.get("label names") != then.get("label names"))
+    changed += ["columns"] * (store.meta("columns") != before["columns"] or source["columns"] != then.get("columns"))
+    changed += ["format"] * (source["kind"] != then.get("kind"))
+    why = f"{', '.join(changed)} changed" if changed else "texts and labels are the same"
+    runs = len(runs_of(store))
+    listed = f"; its earlier runs ({runs:,}) stay listed, without their predictions" if runs else ""
+    _LOG.info("data set: read again (%s)%s", why, listed)
 
 
 def _opened(table: Any, options: PrepareOptions) -> TableReader:
@@ -195,36 +224,18 @@ def _sample(source: TableReader) -> list[list[Any]]:
     return found
 
 
-def _identity(table: Any, source: TableReader, options: PrepareOptions) -> dict[str, Any]:
-    """Return values that identify the table. Its path is not among them, so the table can be moved."""
-    about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
-    if isinstance(table, str | Path) and Path(table).is_file():
-        about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
-    else:
-        about["rows"] = source.size
-    if options.source.label_lists is not None:
-        about["label lists"] = _sampled_checksum(Path(options.source.label_lists))
+def _identity(source: TableReader, options: PrepareOptions) -> dict[str, Any]:
+    """Return what identifies a table: its content. Its path is not among it, so the table can be moved."""
+    about: dict[str, Any] = {"kind": source.kind, "columns": source.columns, "content": content_of(source)}
     if options.label_names is not None:
-        language = [] if options.names_language is None else [options.names_language]
-        about["label names"] = " ".join([Path(options.label_names).name, *language])
-    if options.test_table is not None and Path(options.test_table).is_file():
-        about["test table"] = _sampled_checksum(Path(options.test_table))
+        existing_file(options.label_names, "label names")
+        about["label names"] = [content_hash(Path(options.label_names)), options.names_language]
     return about
 
 
-def _sampled_checksum(path: Path) -> str:
-    """Return a checksum of a file's size and of its beginning, middle and end."""
-    size = path.stat().st_size
-    digest = hashlib.blake2b(str(size).encode(), digest_size=16)
-    with path.open("rb") as file:
-        for place in (0, size // 2, max(size - _PIECE, 0)):
-            file.seek(place)
-            digest.update(file.read(_PIECE))
-    return digest.hexdigest()
-
-
-def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
-    """Read all rows. After each batch, the rows and their number are committed, so that the run can be resumed."""
+def _read(source: TableReader, writer: RowWriter, store: TableStore) -> int:
+    """Read all rows and return their number. After each batch, the rows and their number so far are committed, so that
+    the run can be resumed."""
     before = int(store.meta("rows_read"))
     if before:
         _LOG.info("resuming after row %s", f"{before:,}")
@@ -244,7 +255,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
                 shown = source.done()
     if rows == before == 0:
         raise InputError(f"{source.name} has no rows", expected="one document per row")
-    writer.commit("all", rows)
+    return rows
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:

@@ -23,7 +23,7 @@ class DelimitedFile(TableReader):
     def __init__(
         self, path: Path, *, encoding: str | None = None, separator: str | None = None, header: bool | None = None
     ) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name, self.files = path, str(path), (path,)
         self.encoding = text_encoding(path, encoding)
         self.size = max(path.stat().st_size >> 20, 1)
         with self._open() as file:

@@ -21,6 +21,7 @@ class AnnifFolder(TableReader):
         self.name = str(path)
         self._texts = sorted(path.glob("*.txt"))
         self.size = len(self._texts)
+        self.files = [file for text in self._texts for file in (text, _subjects_file(text)) if file is not None]
         if not self.matches(path):
             raise InputError(
                 f"{path} is not a folder of documents",
@@ -54,6 +55,7 @@ class PecosFolder(TableReader):
         self.name = str(path)
         self._parts = [path / f"X.{part}.txt" for part in ("trn", "tst") if (path / f"X.{part}.txt").is_file()]
         names = path / "labels.txt"
+        self.files = [*self._parts, *map(_labels_file, self._parts), *([names] if names.is_file() else [])]
         self._names = load_names(names) if names.is_file() else None
         self._labels = [_labels_of(texts, self._names) for texts in self._parts]
         self.size = sum(Y.shape[0] for Y in self._labels)
@@ -77,12 +79,16 @@ def _subjects_file(text: Path) -> Path | None:
     return next((path for path in (text.with_suffix(".tsv"), text.with_suffix(".key")) if path.is_file()), None)
 
 
+def _labels_file(texts: Path) -> Path:
+    return texts.with_name(texts.name.replace("X.", "Y.").replace(".txt", ".npz"))
+
+
 def _text(path: Path) -> str:
     return path.read_text("utf-8-sig", errors="replace")
 
 
 def _labels_of(texts: Path, names: list[str] | None) -> csr_matrix:
-    path = texts.with_name(texts.name.replace("X.", "Y.").replace(".txt", ".npz"))
+    path = _labels_file(texts)
     Y = csr_matrix(load_matrix(path, name="labels"))
     documents = len(TextFile(texts))
     if Y.shape[0] != documents:

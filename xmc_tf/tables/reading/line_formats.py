@@ -25,7 +25,8 @@ class _LineReader(TableReader):
     unit = "MB"
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name, self.size = path, str(path), max(unpacked_size(path) >> 20, 1)
+        self.path, self.name, self.files = path, str(path), (path,)
+        self.size = max(unpacked_size(path) >> 20, 1)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number (from 1) and the text of each line."""
@@ -109,7 +110,7 @@ class SparseFeatures(TableReader):
     columns = ("features", "labels")
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name, self.files = path, str(path), (path,)
         with opened(path) as file:
             found = _HEADER.fullmatch(file.readline())
         if found is None:
@@ -155,6 +156,7 @@ class TextsAndLabelLists(TableReader):
 
     def __init__(self, path: Path, labels: str | Path, *, encoding: str | None = None) -> None:
         self.path, self.labels, self.name = path, Path(labels), str(path)
+        self.files = (self.path, self.labels)
         existing_file(self.path, "texts")
         existing_file(self.labels, "label lists")
         self._encodings = [encoding_of(one, encoding) for one in (self.path, self.labels)]

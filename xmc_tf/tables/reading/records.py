@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from xmc_tf.common.errors import InputError
@@ -26,6 +27,7 @@ class TableReader(ABC):
     name: str
     kind: str  # for messages, such as "UTF-8, separated by semicolons"
     columns: Sequence[str]
+    files: Sequence[Path] = ()  # all files that are read; none: only its rows tell what a table contains
     size: int  # in units of ``unit``
     unit = "rows"  # or other things that are counted, or "MB"
     read = 0  # number of units, or of bytes if the unit is "MB"
@@ -37,6 +39,11 @@ class TableReader(ABC):
     @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows in order; each call starts from the beginning."""
+
+    @property
+    def parts(self) -> "Sequence[TableReader]":
+        """The tables that are read one after the other."""
+        return (self,)
 
     def done(self) -> int:
         """Return how much has been read, in the same units as ``size``."""
@@ -62,6 +69,10 @@ class TwoTables(TableReader):
                 received=f"{sizes[1][0]:,} and {sizes[1][1]:,}",
             )  # fmt: skip
         self.nr_features = sizes[0][0]
+
+    @property
+    def parts(self) -> Sequence[TableReader]:
+        return self._parts
 
     def records(self) -> Iterator[TableRow | BadRow]:
         self.in_test = False

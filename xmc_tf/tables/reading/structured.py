@@ -24,7 +24,7 @@ class JsonLines(TableReader):
     unit = "MB"
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name, self.files = path, str(path), (path,)
         self.encoding = encoding_of(path, encoding)
         self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if is_packed(path) else "")
         self.size = max(unpacked_size(path) >> 20, 1)
@@ -59,7 +59,7 @@ class ParquetFile(TableReader):
             import pyarrow.parquet
         except ImportError:
             raise InputError(f"{path}: Parquet files need the package pyarrow", fix=pip_install("tables")) from None
-        self.name, self.kind = str(path), "Parquet"
+        self.name, self.kind, self.files = str(path), "Parquet", (path,)
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
         except (pyarrow.ArrowException, OSError) as error:
@@ -94,6 +94,7 @@ class SqliteTable(TableReader):
                 expected="one of " + ", ".join(sorted(tables)[:20]),
                 fix="choose one with --table NAME",
             )
+        self._database.execute("BEGIN")  # so that everything is read from one state
         # Names cannot be parameters of a statement, so they are quoted.
         self._quoted = quoted(table)
         self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
@@ -108,6 +109,10 @@ class SqliteTable(TableReader):
                 fix=f"write the view to a table: CREATE TABLE documents AS SELECT * FROM {self._quoted} LIMIT 1000000",
             ) from None
         self._database.set_progress_handler(None, 0)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_database"):
+            self._database.close()  # which the interpreter may do much later, and until then nobody could write
 
     def records(self) -> Iterator[TableRow | BadRow]:
         for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):

@@ -1,0 +1,73 @@
+"""Identify a table by its content: a hash of all that is read, whatever its names, sizes and times of change."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from xmc_tf.common.files.content import content_hash
+from xmc_tf.common.progress import Progress
+from xmc_tf.tables.reading.records import TableReader, TableRow
+from xmc_tf.tables.store import TableStore
+
+_SHOWN = 1 << 10  # rows between two updates of the progress
+_CONTENTS = {
+    "texts": (
+        "SELECT id, text, name FROM documents ORDER BY id",
+        "SELECT document, numbers, amounts FROM features ORDER BY document",
+    ),
+    "labels": ("SELECT document, labels.name FROM document_labels JOIN labels ON labels.id = label ORDER BY 1, 2",),
+}
+
+
+def content_of(source: TableReader) -> str:
+    """Return a hash of a table: of its files or, if it has none, of its rows."""
+    found = [_of_files(part) if part.files else _of_rows(part) for part in source.parts]
+    return found[0] if len(found) == 1 else _joined(found)
+
+
+def store_contents(store: TableStore) -> dict[str, str]:
+    """Return hashes of the texts and of the labels in a data set, by which changes can be named."""
+    found = {}
+    for name, queries in _CONTENTS.items():
+        digest = hashlib.blake2b(digest_size=16)
+        for query in queries:
+            for row in store.connection.execute(query):
+                digest.update(msgpack.packb(row, unicode_errors="surrogatepass"))
+        found[name] = digest.hexdigest()
+    return found
+
+
+def _of_files(source: TableReader) -> str:
+    files: Sequence[Path] = source.files
+    total = sum(path.stat().st_size for path in files)
+    with Progress(f"checking {Path(source.name).name}", total, "bytes") as progress:
+        found = [content_hash(path, progress.add) for path in files]
+    if len(found) == 1:  # which may be renamed
+        return found[0]
+    # The endings show which files of a folder belong together.
+    return _joined([f"{path.suffix} {one}" for path, one in zip(files, found, strict=True)])
+
+
+def _of_rows(source: TableReader) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    packer = msgpack.Packer(default=_packable, unicode_errors="surrogatepass")
+    with Progress(f"checking {Path(source.name).name}", source.size, source.unit) as progress:
+        for number, row in enumerate(source.records(), 1):
+            digest.update(packer.pack(row.cells if isinstance(row, TableRow) else list(row)))
+            if number % _SHOWN == 0:
+                progress.add(_SHOWN)
+    return digest.hexdigest()
+
+
+def _packable(cell: Any) -> list[Any]:
+    """Return a cell of any other type as its type and its text; the order of a set does not matter."""
+    if isinstance(cell, set | frozenset):
+        return ["set", *sorted(map(repr, cell))]
+    return [type(cell).__name__, str(cell)]
+
+
+def _joined(hashes: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(hashes).encode(), digest_size=16).hexdigest()
