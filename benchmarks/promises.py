@@ -1,11 +1,13 @@
 """How often a model keeps the precision that it promises, over many random splits of a data set.
 
-    python -m benchmarks.promises --data DIR [--splits 100] [--documents N] [--rare] [--seconds N]
-    python -m benchmarks.promises --generated DOCUMENTS LABELS
+    python -m benchmarks.promises --data DIR [--splits 100] [--documents N] [--rare | --once] [--all-names]
+    python -m benchmarks.promises --generated DOCUMENTS LABELS [--splits 100]
 
 DIR holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt. In each split, XR-Linear with label names is
 trained on random documents, of ``--documents`` of the whole set, and asked for labels of the others with each of the
 promised precisions. ``--rare`` keeps at most two documents of each label, so that most labels have one or two.
+``--once`` chooses documents so that most labels have one: those of a random tenth of the labels may repeat.
+``--all-names`` trains with the names of all labels, also of those without documents in the split.
 ``--generated`` makes documents whose labels have no names; half of them are trained on, so DOCUMENTS is the size of the
 training. ``--seconds`` starts no split after that time.
 
@@ -45,6 +47,8 @@ def main() -> None:
     parser.add_argument("--documents", type=int, help="number of documents of each split (default: all)")
     parser.add_argument("--held-out", type=float, default=0.2, help="share of the documents that are new")
     parser.add_argument("--rare", action="store_true", help="at most two documents of each label")
+    parser.add_argument("--once", action="store_true", help="documents by which most labels have one document")
+    parser.add_argument("--all-names", action="store_true", help="train with labels that have no documents, too")
     parser.add_argument("--effort", default="fast", help="of the training")
     a = parser.parse_args()
     if bool(a.data) == bool(a.generated):
@@ -60,7 +64,8 @@ def main() -> None:
         found.append(_split(every, Y, names, seed, a))
         print(f"split {seed + 1} of {a.splits}: {found[-1]}", file=sys.stderr, flush=True)
     print(json.dumps({
-        "figure": "promises", "data": a.data.name if a.data else a.generated, "rare": a.rare, "splits": len(found),
+        "figure": "promises", "data": a.data.name if a.data else a.generated, "rare": a.rare, "once": a.once,
+        "all_names": a.all_names, "splits": len(found),
         "documents": a.documents,
         "P@1": round(float(np.mean([one["P@1"] for one in found])), 2),
         "promises": {str(promise): _summary([one[str(promise)] for one in found], promise) for promise in PROMISES},
@@ -82,12 +87,15 @@ def _split(
     texts: list[str], Y: csr_matrix, names: list[str] | None, seed: int, a: argparse.Namespace
 ) -> dict[str, Any]:
     """Return P@1 and, for each promise, hits and answers per new document; None where it is refused."""
-    order = np.random.default_rng([seed, 7]).permutation(len(texts))[: a.documents]
+    order = np.random.default_rng([seed, 7]).permutation(len(texts))
+    order = (_once(order, Y, seed) if a.once else order)[: a.documents]
     if a.rare:
         order, Y = _rare(order, Y)
     cut = int(a.held_out * len(order))
     new, old = np.sort(order[:cut]), np.sort(order[cut:])
     known = np.flatnonzero(Y[old].getnnz(axis=0))  # nobody could know the others
+    if a.all_names and names:
+        known = np.arange(Y.shape[1])
     model = XRLinear.train(
         [texts[row] for row in old], Y[old][:, known], names=names and [names[label] for label in known],
         effort=a.effort, probabilities=True,
@@ -122,6 +130,20 @@ def _rare(order: np.ndarray, Y: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
     kept = by_label[np.arange(len(column)) - np.searchsorted(column, column) < 2]
     few = csr_matrix((np.ones(len(kept), np.float32), (order[labels.row[kept]], labels.col[kept])), shape=Y.shape)
     return order[few.getnnz(axis=1)[order] > 0], few
+
+
+def _once(order: np.ndarray, Y: csr_matrix, seed: int) -> np.ndarray:
+    """Return documents with labels of a random tenth, which may repeat, and others that no document before them has."""
+    repeats = np.zeros(Y.shape[1], bool)
+    repeats[np.random.default_rng([seed, 3]).permutation(Y.shape[1])[: Y.shape[1] // 10]] = True
+    used, kept = np.zeros(Y.shape[1], bool), []
+    for row in order.tolist():
+        labels = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+        once = labels[~repeats[labels]]
+        if len(once) < len(labels) and not used[once].any():
+            used[once] = True
+            kept.append(row)
+    return np.array(kept)
 
 
 def _summary(found: list[tuple[float, float, float] | None], promise: float) -> dict[str, float]:

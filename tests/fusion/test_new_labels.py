@@ -1,7 +1,7 @@
 """Labels without training documents: probabilities learned from hidden labels, or from those of a fold alone."""
 
 import numpy as np
-from scipy.sparse import csr_matrix, random, vstack
+from scipy.sparse import csr_matrix, diags, random, vstack
 
 from tests.fusion.made_up import mentions_of
 from xmc_tf.fusion import Fusion, hidden_labels
@@ -51,14 +51,19 @@ def test_hidden_labels_teach_how_often_labels_with_nothing_but_a_name_are_right(
 
 
 def test_labels_that_nobody_uses_are_less_probable():
-    """Labels whose documents are all in the fold are as rare as in the vocabulary, hidden ones are not."""
+    """In a vocabulary with as many labels without documents, those of the fold alone are as rare, hidden ones not."""
     unused = np.setdiff1d(np.arange(20), np.flatnonzero(HIDDEN))
-    scores, mentions, truth = made_up(weak=unused, factor=0.2)
+    used = np.ones(LABELS)
+    used[unused[::2]] = 0
+    scores, mentions, truth = made_up(weak=unused, factor=0.4)
+    truth = csr_matrix(truth @ diags(used))
+    truth.eliminate_zeros()
     elsewhere = truth.tolil()
     elsewhere[:, unused] = 0
     fusion = learned(scores, mentions, truth, elsewhere)
     fusion.log_documents[unused] = 0
-    scores, mentions, truth = made_up(seed=1, weak=unused, factor=0.2)
+    scores, mentions, truth = made_up(seed=1, weak=unused, factor=0.4)
+    truth = csr_matrix(truth @ diags(used))
     found = fusion.combine(scores, mentions, 10)
     rows = np.repeat(np.arange(ROWS), np.diff(found.indptr))
     some = np.isin(found.indices, unused)

@@ -1,4 +1,4 @@
-"""Probabilities of models without label names: calibration, promises, the folder, the export, growing, and refusals."""
+"""Probabilities, mostly of models without label names: calibration, promises, folder, export, growing, and refusals."""
 
 import json
 import logging
@@ -47,6 +47,31 @@ def test_a_promise_of_precision_is_kept(model):
     assert found.nnz > 500
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     assert np.asarray(Y[rows, found.indices]).mean() >= 0.6
+
+
+def of_one_document_each(first, last, rng):
+    """Return texts and labels: one of 20 labels that repeat, and one that only this document has."""
+    texts, labels = [], []
+    for number in range(first, last):
+        labels.append([f"{rng.integers(20):02}usual", f"{number:04}rare"])
+        by_chance = [f"{rng.integers(20):02}usual", *(f"{other:04}rare" for other in rng.integers(0, first or last, 2))]
+        words = [f"word{word}" for word in rng.integers(0, 3000, 10)]
+        texts.append(" and ".join(rng.permutation([*labels[-1], *by_chance, *words])))
+    return texts, labels
+
+
+def test_a_promise_is_kept_if_most_labels_have_one_document():
+    """The label of a held-out document is in the vocabulary because of it; labels of new documents are not."""
+    rng = np.random.default_rng(0)
+    model = XRLinear.train(*of_one_document_each(0, 600, rng), threads=1, effort="fast")
+    texts, labels = of_one_document_each(600, 1600, rng)
+    for promised in (0.3, 0.4, 0.5):
+        found = model.best(texts, min_precision=promised)
+        right = [name in true for row, true in zip(found, labels, strict=True) for name, _ in row]
+        assert len(right) > 200
+        assert np.mean(right) >= promised
+    with pytest.raises(InputError, match=r"cannot promise a precision of 0\.7"):
+        model.best(texts, min_precision=0.7)
 
 
 def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):

@@ -85,6 +85,10 @@ class Fusion:
         vectors = None if embedded is None else embedded.documents
         found = learned._candidates(scores, mentions, learned.similarity, vectors, has_documents)
         elsewhere, is_hidden = folds.documents_elsewhere(found), folds.hidden_of(found)
+        if not (named and folds.open_vocabulary):
+            # Labels of the fold alone are in the vocabulary because they are right there. New documents have none.
+            there = (elsewhere > 0) | is_hidden
+            found, elsewhere, is_hidden = found.only(there), elsewhere[there], is_hidden[there]
         if centers is not None:
             closeness = centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels)
             found = found._replace(closeness=np.where(elsewhere > 0, closeness, FARTHEST))
@@ -113,8 +117,7 @@ class Fusion:
         probability = _sigmoid(raw + shift * ~known)
         ranks = rank_in_document(found.rows, found.labels, probability, known)
         best = calibrated(probability, ranks, rank_weights)
-        # Without names, a label without documents is a candidate only because it is right somewhere in the fold.
-        shown = ~is_hidden if named else known
+        shown = ~is_hidden
         top = shown & (ranks < _BEST)
         return dataclasses.replace(
             learned, weights=weights, new_weights=new_weights, rank_weights=rank_weights,
@@ -340,6 +343,19 @@ class _Folds:
             some = slice(*np.searchsorted(found.rows, [first, last]))
             out[some] = one[found.labels[some]]
         return out
+
+    @property
+    def open_vocabulary(self) -> bool:
+        """Whether there are labels without documents, at least as many as each fold alone has documents of.
+
+        A vocabulary that comes from the documents has none. New documents then have no labels that were never used.
+        """
+        alone = [
+            np.bincount(self._truth[first:last].indices, minlength=len(self._documents)) == self._documents
+            for first, last in self._ranges
+        ]
+        unused = self._documents == 0
+        return bool(unused.sum() >= max((np.sum(one & ~unused) for one in alone), default=0))
 
     @property
     def nr_hidden(self) -> int:

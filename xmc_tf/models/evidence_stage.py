@@ -22,7 +22,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 10  # of the learned result; results of other versions are not reused
+_VERSION = 11  # of the learned result; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
