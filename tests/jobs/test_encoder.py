@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import shutil
 
 import pytest
 
@@ -57,6 +59,32 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys, capl
     assert (measured["documents"], measured["systems"][0]["P@1"]) == (20, pytest.approx(run.metrics["P@1"]))
     some = model.best(texts[:3], k=2, only_labels=["music", "travel"])
     assert {name for best in some for name, _ in best} == {"music", "travel"}
+
+
+def test_a_corrected_table_repeats_the_stages_that_depend_on_it(multi, tiny, tmp_path, caplog):
+    """With the work folder of an earlier training, the model is that of a training without it."""
+    caplog.set_level("INFO")
+    flags = ["--model-shortcut", tiny, "--no-fine-tune", "--truncate-length", 16, "--test", 0, "--keep-work"]
+    texts = [text for text, _ in documents(200, 2)]
+
+    def made(name):
+        caplog.clear()
+        train([str(one) for one in (multi, "-m", tmp_path / name, "--work-dir", tmp_path / "work", *flags)])
+        reused = re.findall(r"(\S+): reused from", caplog.text)
+        return XTransformer.load(tmp_path / name).best(texts[:40], k=2), reused
+
+    before, _ = made("before")
+    again, reused = made("again")
+    assert again == before
+    assert {"features", "rankers", "documents"} <= set(reused)
+    multi.write_text(multi.read_text().replace("music", "sports"))
+    corrected, reused = made("corrected")
+    assert "data set: read again (labels changed)" in caplog.text
+    assert corrected != before
+    assert "music" not in {name for best in corrected for name, _ in best}
+    assert not {"rankers", "documents"} & set(reused)
+    shutil.rmtree(tmp_path / "work")
+    assert made("from the beginning")[0] == corrected
 
 
 def test_settings_of_an_encoder_are_not_compared(multi, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -86,6 +87,12 @@ def test_resuming_equals_an_uninterrupted_training(tmp_path, data, monkeypatch, 
             main(broken)
     with pytest.raises(InputError, match=r"a different learning_rate[^$]*expected: 0.01"):
         main([*broken, "--set", "learning_rate=0.5"])
+    header = (data / "prepared.json").read_text()
+    crc = re.search(r'part_00000.npz[^}]*"crc32": "(\w+)"', header)[1]
+    (data / "prepared.json").write_text(header.replace(crc, crc[::-1]))  # of other interactions
+    with pytest.raises(InputError, match="interrupted training run with a different data"):
+        main(broken)
+    (data / "prepared.json").write_text(header)
     main(broken)
     again = [record.args for record in caplog.records if "loss" in record.msg]
     steps = {step: loss for step, _, loss, *_ in again}

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import (
     Features,
@@ -52,13 +53,13 @@ def checksum(thing: Any) -> str | None:
     return total.hexdigest()
 
 
-def files_of(name: str) -> list[list[str | int]] | None:
-    """Return name, size and modification time of each file below a folder; None if the path is not a folder."""
+def files_of(name: str) -> list[list[str]] | None:
+    """Return name and hash of each file below a folder; None if the path is not a folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return None
     found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [[str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns] for path in found]
+    return [[str(path.relative_to(folder)), content_hash(path)] for path in found]
 
 
 def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | None]) -> None:

@@ -81,9 +81,8 @@ class TrainingSteps:
             summary = f"{encoder.architecture}, {encoder.dim} wide, pooling {encoder.pooling}"
             return {"dim": encoder.dim, "max_length": encoder.max_length, "summary": summary}
 
-        stage = self.stages.run(
-            "encoder", make, inputs={"encoder": name, "files": files_of(name), "pooling": first.pooling}
-        )
+        files = on_first_rank(self.communicator, lambda: files_of(name))
+        stage = self.stages.run("encoder", make, inputs={"encoder": name, "files": files, "pooling": first.pooling})
         if self.recipe.reading.max_length > stage.record["max_length"]:
             raise InputError(
                 "truncate_length exceeds the maximum length of the encoder",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
@@ -23,7 +24,7 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
-from xmc_tf.sequences.data.folder import PreparedFolder
+from xmc_tf.sequences.data.folder import HEADER, PreparedFolder
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the next item of a history.
@@ -143,6 +144,7 @@ def _check_resumable(communicator: Communicator, work: Path, params: SequencePar
             "wire", "logging_steps", "logdir", "n_epochs", "max_steps", "patience", "eval_steps"}  # fmt: skip
     fixed = {name: value for name, value in params.to_json().items() if name not in free}
     fixed |= {"batch": params.per_device_train_batch_size * communicator.size, "items": data.nr_items}
+    fixed["data"] = content_hash(data.folder / HEADER)  # which has the checksums of the other files
     path = work / "training.json"
     if path.exists():
         before = read_json(path, fix=f"remove {work} to start again")
