@@ -52,7 +52,7 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(folder, *flags, log, grace_s=None):
+def running(folder, *flags, log, grace_s=None, env=None):
     """Yield a server of a model; end it by SIGTERM, which gives commands ``grace_s`` to end (default: that of all)."""
     start = ["-m", "xmc_tf.server"]
     if grace_s is not None:
@@ -60,7 +60,7 @@ def running(folder, *flags, log, grace_s=None):
         start = ["-c", f"{patch}; from xmc_tf.server.__main__ import main; cli.run(main)"]
     command = [sys.executable, *start, "-m", str(folder), "-p", "0", *flags]
     with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env)
         assert process.stdout is not None
         try:
             line = process.stdout.readline()

@@ -1,8 +1,10 @@
 """A short version of the campaign: broken, slow, huge and vanishing clients at once, and one that behaves well."""
 
+import shutil
+
 import pytest
 
-from tests.campaigns.hostile_clients import CONNECTIONS, LIMITS, WellBehaved, attack, flood, peak_mb, stalled
+from tests.campaigns.hostile_clients import CONNECTIONS, LIMITS, WellBehaved, attack, flood, overwrite, peak_mb, stalled
 from tests.server.running import running
 from tests.serving.cases import text_model
 
@@ -25,13 +27,15 @@ def server(tmp_path):
     assert (tmp_path / "log").read_text() == "interrupted by SIGTERM\n"
 
 
-def test_a_well_behaved_client_gets_right_answers_and_memory_is_bounded(server):
+def test_a_well_behaved_client_gets_right_answers_and_memory_is_bounded(server, tmp_path):
+    shutil.copytree(tmp_path / "model", tmp_path / "same")
     before = peak_mb(server)
     with WellBehaved(server, ["word1 word2", "word3", ""]) as client:
         assert attack(server) == []
         assert client.right > 0
         answered = stalled(server)
         assert flood(server) == 0
+        overwrite(tmp_path / "same", tmp_path / "model", 3)
     assert client.wrong == 0
     assert len(answered) == 60, "a refused client, which still sends, was reset before it could read why"
     assert {*answered} == {408, 503}  # the first ones are waited for, the last ones are too much

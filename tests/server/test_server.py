@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.server.running import running
-from tests.serving.cases import HARD, assert_same, documents, text_model
+from tests.serving.cases import HARD, NAMES, assert_same, documents, text_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.models.loading import load
@@ -268,6 +269,36 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp
         asking.join()
         assert set(statuses) == {200}
     assert "version 3 is not served" in (tmp_path / "log").read_text()
+
+
+def test_a_model_may_be_overwritten_while_it_is_served(folder, tmp_path):
+    """The server answers from the old model until the new one is complete, and removes its copies of both."""
+    model, copies = tmp_path / "model", tmp_path / "copies"
+    shutil.copytree(folder, model)
+    text_model(NAMES[::-1]).save(tmp_path / "new")
+    copies.mkdir()
+    with running(model, "--poll", "0.1", log=tmp_path / "log", env={**os.environ, "TMPDIR": str(copies)}) as one:
+
+        def answer():
+            status, _, body = one.ask(PREDICT, {"inputs": ["word1 word2"], "k": 3})
+            return status, json.loads(body)["outputs"]["names"]
+
+        before = answer()
+        for path in model.rglob("*"):
+            if path.is_file():
+                os.truncate(path, path.stat().st_size // 2)
+        # The first search of these words reads weights that are not yet in the memory of the server.
+        assert len(Client(one.url).best(TEXTS).names) == len(TEXTS)
+        assert answer() == before == (200, before[1])
+        _until(lambda: one.metric('xmc_tf_reloads_total{result="failed"}') >= 1)
+        for path in (tmp_path / "new").rglob("*"):
+            if path.is_file():
+                shutil.copyfile(path, model / path.relative_to(tmp_path / "new"))
+        _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 2)
+        assert answer() == (200, [[NAMES[59 - NAMES.index(name)] for name in before[1][0]]])
+        assert len(list(copies.glob("xmc-tf-*"))) == 2, "the copy of the model, and the record of the run"
+    assert not list(copies.glob("xmc-tf-[!0]*"))
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_sigterm_lets_requests_finish(folder, tmp_path):

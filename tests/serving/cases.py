@@ -40,11 +40,11 @@ def documents(count=400, seed=1):
     return texts, Y
 
 
-def text_model():
+def text_model(names=NAMES):
     """Return a model of three levels, from text to names."""
     texts, Y = documents()
     params = XRLinearParams(tree=HierarchicalKMeansParams(nr_splits=4, max_leaf_size=6))
-    return XRLinear.train(texts, Y, names=NAMES, params=params, label_names=False, probabilities=False, threads=1)
+    return XRLinear.train(texts, Y, names=names, params=params, label_names=False, probabilities=False, threads=1)
 
 
 def random_tree(sizes, draw, *, shuffled=True):

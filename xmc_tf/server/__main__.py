@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
-from xmc_tf.common.process import cli
+from xmc_tf.common.process import cli, run_records
 from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
@@ -29,6 +29,11 @@ def parser() -> argparse.ArgumentParser:
         "folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
         "of which the highest is served",
     )
+    out.add_argument(
+        "--in-place", action="store_true",
+        help="serve the files of the folder themselves, not a copy in the temporary folder (TMPDIR): for models too "
+        "large to be copied; replace such a model only by renaming another folder to its name",
+    )  # fmt: skip
     out.add_argument("--name", default="xmc", help="name of the model in the URL")
     out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; 0.0.0.0: all")
     out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
@@ -72,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime)
+    run_records.clean_up()  # copies of models that killed servers left
+    answers = arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime
+    served = ServedModel(folder, *answers, in_place=arguments.in_place)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     routes = Predictions(
         served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),

@@ -1,16 +1,16 @@
 """The served version of a model. It is loaded, warmed up, and replaced when a new version appears."""
 
-import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
+from xmc_tf.server.private_copy import State, load_copy, state_of
 from xmc_tf.server.questions import BestLabels
 
 _LOG = logging.getLogger(__name__)
@@ -29,8 +29,11 @@ class _Found(NamedTuple):
 class Version:
     """A loaded model and its version number."""
 
-    def __init__(self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int) -> None:
-        self.number, self.model = number, model
+    def __init__(
+        self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int,
+        copy: TemporaryFolder | None = None,
+    ) -> None:  # fmt: skip
+        self.number, self.model, self._copy = number, model, copy
         self._beam_size, self._threshold, self._threads = beam_size, threshold, threads
         self._choices: dict[tuple[str | int, ...], Version] = {}
         self._choosing = threading.Lock()
@@ -41,7 +44,7 @@ class Version:
             found = self._choices.pop(labels, None)
             if found is None:
                 model = self.model.only(labels)
-                found = Version(self.number, model, self._beam_size, self._threshold, self._threads)
+                found = Version(self.number, model, self._beam_size, self._threshold, self._threads, self._copy)
             self._choices[labels] = found  # the last one used is last
             if len(self._choices) > _MOST_CHOICES:
                 self._choices.pop(next(iter(self._choices)))
@@ -64,10 +67,10 @@ class ServedModel:
 
     def __init__(
         self, folder: str | Path, beam_size: int | None = None, threshold: float = float("-inf"),
-        threads: int = -1, runtime: str = "auto",
+        threads: int = -1, runtime: str = "auto", in_place: bool = False,
     ) -> None:  # fmt: skip
         self.folder = Path(folder)
-        self._options, self._runtime = (beam_size, threshold, threads), runtime
+        self._options, self._runtime, self._in_place = (beam_size, threshold, threads), runtime, in_place
         self._refreshing = threading.Lock()
         found = self._newest()
         if found is None:
@@ -77,8 +80,8 @@ class ServedModel:
             )
         self._served = found
         self.current = self._loaded(found)
-        self._state: _State = ()  # of the newest folder, at the last search
-        self._failed: _State | None = None  # of the folder that could not be loaded
+        self._state: State = ()  # of the newest folder, at the last search
+        self._failed: State | None = None  # of the folder that could not be loaded
 
     def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
         """Load a newer version if there is one, and report "loaded" or "failed". Return whether the version changed.
@@ -90,7 +93,7 @@ class ServedModel:
             found = self._newest()
             if found is None or found == self._served:
                 return False
-            state = _state_of(found.folder)
+            state = state_of(found.folder)
             is_changing, self._state = state != self._state, state
             if self._failed is not None and (is_changing or state == self._failed):
                 return False
@@ -107,10 +110,13 @@ class ServedModel:
             return True
 
     def _loaded(self, found: _Found) -> Version:
-        model = load(found.folder, runtime=self._runtime)
+        def read(folder: Path) -> Model:
+            return load(folder, runtime=self._runtime)
+
+        model, copy = (read(found.folder), None) if self._in_place else load_copy(found.folder, read)
         # Without numbers, models that replace each other are counted.
         number = found.version or (self.current.number + 1 if hasattr(self, "current") else 1)
-        version = Version(number, model, *self._options)
+        version = Version(number, model, *self._options, copy)
         try:
             version.predict([""], 1)  # compiles and traces, which the first request would wait for
         except InputError as error:
@@ -129,20 +135,6 @@ class ServedModel:
             if (identity := _identity(place)) is not None:
                 return _Found(int(place.name), place, identity)
         return None
-
-
-_State: TypeAlias = tuple[tuple[str, int, int, int], ...]
-
-
-def _state_of(folder: Path) -> _State:
-    """Return the paths, inodes, sizes and times of a folder's files, which change while files are copied into it."""
-    found = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):  # it has just been renamed
-                status = os.stat(os.path.join(place, name))
-                found.append((os.path.join(place, name), status.st_ino, status.st_size, status.st_mtime_ns))
-    return tuple(sorted(found))
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:

@@ -14,6 +14,7 @@ from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.report.sections.examples import deciding_words
+from xmc_tf.server.private_copy import load_copy
 from xmc_tf.serving.local import LocalModel
 
 _EXAMPLES = 3
@@ -141,7 +142,7 @@ class ExplainedAnswers(PageAnswers):
         self._runtime = runtime
 
     def _load(self) -> tuple[Model, dict[str, Any]]:
-        model = load(self.folder, runtime=self._runtime)
+        model, self._copy = load_copy(self.folder, lambda folder: load(folder, runtime=self._runtime))
         makes_features = isinstance(model, XTransformer) and model.makes_features
         if not (model.reads_text if isinstance(model, XRLinear) else makes_features):
             raise InputError(
