@@ -6,7 +6,6 @@ import h5py
 import numpy as np
 from safetensors.numpy import save_file
 
-from xmc_tf.encoder.network.weight_names import NAMES
 from xmc_tf.encoder.weight_files import in_files
 
 _NORM = re.compile(r"(layernorm|layer_norm)$", re.IGNORECASE)
@@ -16,7 +15,7 @@ def torch_weights(encoder, without="", prefix=True):
     """Return the weights with PyTorch's names, and with those of a head beside the encoder if asked for."""
     values = {name: variable.numpy() for name, variable in encoder.weights.items()}
     found = in_files(encoder.listed_weights, values)
-    start = NAMES[encoder.architecture].prefix if prefix else ""
+    start = encoder.config.architecture.prefix if prefix else ""
     return {start + name: array for name, array in found.items() if not without or without not in name}
 
 
@@ -32,7 +31,7 @@ def save_as_torch_does(encoder, folder, without="", prefix=True, write=None):
 
 def tensorflow_weights(encoder):
     """Return the weights with the names and orientations of transformers' former TensorFlow classes."""
-    start = NAMES[encoder.architecture].prefix.removesuffix(".")
+    start = encoder.config.architecture.prefix.removesuffix(".")
     found = {}
     for name, array in torch_weights(encoder, prefix=False).items():
         *parts, last = name.split(".")

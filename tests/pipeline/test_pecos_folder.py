@@ -184,8 +184,9 @@ def edited(path, **changes):
         ("param.json", {"nr_labels": 1 << 40}, "nr_labels is 1099511627776"),
         ("text_encoder/param.json", {"pred_params": {"truncate_length": "long"}}, "param.json: pred_params"),
         ("text_encoder/param.json", {"pred_params": {"only_topk": 0}}, "param.json: pred_params"),
-        ("text_encoder/text_encoder/config.json", {"model_type": "gpt2"}, "PECOS has no encoder 'gpt2'"),
-        ("text_encoder/text_encoder/config.json", {"hidden_size": "absent"}, "hidden_size is None"),
+        ("text_encoder/text_encoder/config.json", {"model_type": "gpt2"}, "unsupported architecture: gpt2"),
+        ("text_encoder/text_encoder/config.json", {"model_type": "electra"}, "PECOS has no encoder 'electra'"),
+        ("text_encoder/text_encoder/config.json", {"hidden_size": None}, "does not fit the encoder"),
         ("concat_model/ranker/param.json", {"nr_features": DIM - 1}, "does not fit the encoder"),
     ],
 )

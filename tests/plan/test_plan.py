@@ -149,7 +149,7 @@ def test_other_numbers_are_refused(text, capsys):
 def test_an_unknown_encoder_and_a_damaged_configuration_are_named(tmp_path):
     with pytest.raises(InputError, match="--encoder gpt-9"):
         encoder_size("gpt-9")
-    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": "six"}')
     with pytest.raises(InputError, match="num_hidden_layers"):
         encoder_size(str(tmp_path))
 

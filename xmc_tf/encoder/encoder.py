@@ -11,12 +11,12 @@ with muted_stderr():  # only the first import in a process prints warnings
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
+from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
-from xmc_tf.encoder.network.weight_names import weights_of
 from xmc_tf.encoder.precision import DTYPES, check_precision
 from xmc_tf.encoder.reading import check_pooling, checked_pooling, random_weights, read_encoder, write_pooling
 from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
@@ -31,13 +31,13 @@ class Encoder(tf.Module):
     def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
         super().__init__(name="encoder")
         self.config = config
-        self.listed_weights = weights_of(config)
+        self.listed_weights = config.architecture.weights(config)
         self.weights = {
             weight.name: tf.Variable(values[weight.name], name=weight.name.replace(".", "_"), dtype=tf.float32)
             for weight in self.listed_weights
         }
-        self.architecture, self.vocabulary_size = config.architecture, config.vocabulary
-        self.pooling = checked_pooling(config.pooling if pooling == "auto" else pooling, config)
+        self.architecture, self.vocabulary_size = config.architecture.name, config.vocabulary
+        self.pooling = checked_pooling(config.architecture.pooling if pooling == "auto" else pooling, config)
         self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
         self.precision = "off"
         self._graphs: dict[tuple, Any] = {}
@@ -65,7 +65,7 @@ class Encoder(tf.Module):
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
         """Return an encoder with random weights for a configuration from ``config.json`` or transformers."""
         check_pooling(pooling)
-        own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
+        own = config if isinstance(config, EncoderConfig) else parse_config(config)
         return cls(own, random_weights(own, seed), pooling)
 
     def __call__(

@@ -9,8 +9,9 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.weight_names import NAMES, Weight, weights_of
+from xmc_tf.encoder.network.weights import Weight
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
 
@@ -38,7 +39,7 @@ def read_encoder(
         values = _load_weights(source, config)
         if pooling == "auto":
             pooling = _named_pooling(source) or "auto"
-        lacks_pooler = bool(NAMES[config.architecture].pooler) and "pooler.kernel" not in values
+        lacks_pooler = config.architecture.has_pooler and "pooler.kernel" not in values
         if pooling == "pooler" and lacks_pooler:
             raise InputError(
                 f"{source.name} has no weights for a pooler",
@@ -47,7 +48,7 @@ def read_encoder(
                 fix="choose --pooling mean or --pooling cls",
             )
         if pooling == "auto":
-            pooling = "cls" if lacks_pooler else config.pooling
+            pooling = "cls" if lacks_pooler else config.architecture.pooling
         return config, values, checked_pooling(pooling, config)
 
 
@@ -61,8 +62,10 @@ def check_pooling(pooling: str) -> None:
 
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
     """Return the pooling, or raise an InputError if the architecture does not support it."""
-    if pooling == "pooler" and not NAMES[config.architecture].pooler:
-        raise InputError(f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooler")
+    if pooling == "pooler" and not config.architecture.has_pooler:
+        raise InputError(
+            f"{config.architecture.name} has no pooler", expected="mean, cls, max or last", received="pooler"
+        )
     return pooling
 
 
@@ -73,7 +76,7 @@ def random_weights(
     known = known or {}
     return {
         weight.name: known[weight.name] if weight.name in known else _random(weight, config, seed, number)
-        for number, weight in enumerate(weights_of(config))
+        for number, weight in enumerate(config.architecture.weights(config))
     }
 
 
@@ -92,21 +95,21 @@ def read_config(source: EncoderSource) -> EncoderConfig:
     if content is None:
         raise source.not_found(OSError("no config.json"))
     where = str(source.folder / "config.json") if source.folder else f"config.json of {source.name}"
-    return EncoderConfig.of(parse_json(content, of=where, foreign=True), where)
+    return parse_config(parse_json(content, of=where, foreign=True), where)
 
 
 def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray]:
     """Return the weights by name. A pooler or mask embedding that the files lack is left out."""
     paths = source.weight_paths()
     source.check_claims(config)
-    listed = weights_of(config)
+    listed = config.architecture.weights(config)
     try:
         files = WeightFiles(paths, config)
         missing = [weight for weight in listed if not all(name in files for name in weight.files)]
         if needed := [weight for weight in missing if not weight.unused]:
             raise InputError(
                 f"{source.name} lacks weights of the encoder",
-                expected=f"all {len(listed)} weights of {config.architecture}",
+                expected=f"all {len(listed)} weights of {config.architecture.name}",
                 received=f"no {', '.join(one.files[0] for one in needed[:3])}{'…' if len(needed) > 3 else ''} "
                 f"({len(needed)} in all)",
                 fix="check that config.json and the weights belong together",

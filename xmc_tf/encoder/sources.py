@@ -105,7 +105,7 @@ class EncoderSource:
         """Raise an InputError if the configuration implies more weights than the folder's files can contain."""
         if self.folder is None:
             return
-        layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
+        layers = config.architecture.own_layers(config)
         least = config.vocabulary * config.embedding_width + layers * config.width**2
         held = sum(entry.stat().st_size for entry in self.folder.iterdir() if entry.is_file())
         if least > _MAX_WEIGHTS_PER_BYTE * held:

@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.data.torch_file import Tensor, TorchFile
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.weight_names import NAMES, Weight
+from xmc_tf.encoder.network.weights import Weight
 
 SAFETENSORS, HDF5, TORCH = "model.safetensors", "tf_model.h5", "pytorch_model.bin"
 INDEX = ".index.json"  # such a file lists several files of weights
@@ -27,7 +27,7 @@ class WeightFiles:
     """The arrays of one or more files in one format, under PyTorch's names without the architecture's prefix."""
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
-        prefix = NAMES[config.architecture].prefix
+        prefix = config.architecture.prefix
         arrays = (array for path in paths for array in _arrays_of(path))
         self._read = {name.removeprefix(prefix): read for name, read in arrays}
 

@@ -21,6 +21,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import ENCODER, HEAD, RANKER, TREE
 from xmc_tf.common.process.versions import package_versions
+from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import MatcherParams, MatcherPredParams
 from xmc_tf.tree import save_chain
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from xmc_tf.models.parts import LazyModelFolder
 
 _LARGEST = 1 << 24  # bytes of a parameter file
-# The pooling that PECOS uses for document embeddings, for each architecture that it supports.
-_POOLING = {"bert": "pooler", "roberta": "pooler", "xlm-roberta": "pooler", "distilbert": "cls", "xlnet": "last"}
-_WIDTH = {"distilbert": "dim", "xlnet": "d_model"}
 _FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  # of the machine that trained
 
 
@@ -112,27 +110,18 @@ def converted_metadata(model: "LazyModelFolder") -> ModelMetadata:
 
 def _pooling_and_size(path: Path) -> tuple[str, int]:
     """Return the pooling that PECOS uses for the encoder with this configuration file, and the embedding size."""
-    config = _read(path)
-    kind = config.get("model_type")
-    if kind not in _POOLING:
+    config = parse_config(_read(path), str(path))
+    try:
+        pooling = config.architecture.pecos_pooling(config)
+    except InputError as error:
+        raise error.found_in(str(path)) from None
+    if pooling is None:
         raise InputError(
-            f"{path}: PECOS has no encoder {str(kind)[:40]!r}", expected=", ".join(_POOLING),
+            f"{path}: PECOS has no encoder {config.architecture.name!r}",
+            expected="BERT, RoBERTa, XLM-RoBERTa, DistilBERT or XLNet",
             fix="load the encoder alone with Encoder.load, which knows more architectures",
-        )  # fmt: skip
-    pooling = _POOLING[kind]
-    if kind == "xlnet":
-        # For XLNet, PECOS takes the pooling from the configuration's summary options.
-        summary = config.get("summary_type", "last"), config.get("summary_activation", "tanh") or None
-        if summary not in (("last", None), ("last", "tanh")) or config.get("summary_use_proj", True):
-            raise InputError(
-                f"{path}: these summary options of XLNet are not supported",
-                expected='"summary_type": "last", "summary_activation": "tanh" or null, "summary_use_proj": false',
-                received=", ".join(
-                    str(config.get(f"summary_{name}"))[:20] for name in ("type", "activation", "use_proj")
-                ),
-            )
-        pooling = "last_tanh" if summary[1] else "last"
-    return pooling, _count(config, _WIDTH.get(kind, "hidden_size"), path)
+        )
+    return pooling, config.width
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.encoder.architectures.registry import parse_config
 
 
 @dataclass(frozen=True)
@@ -79,23 +80,9 @@ def encoder_size(name: str) -> EncoderSize:
 
 
 def _from_config(path: Path) -> EncoderSize:
-    held = parse_json(path.read_bytes(), of=str(path))
-    # DistilBERT and XLNet use their own names.
-    fields = {
-        "layers": ("num_hidden_layers", "n_layers", "n_layer"),
-        "width": ("hidden_size", "dim", "d_model"),
-        "feed_forward": ("intermediate_size", "hidden_dim", "d_inner"),
-        "heads": ("num_attention_heads", "n_heads", "n_head"),
-        "vocabulary": ("vocab_size",),
-    }
-    found = {}
-    for field, names in fields.items():
-        values = [held[name] for name in names if isinstance(held.get(name), int)]
-        if not values:
-            raise InputError(f"{path} lacks {names[0]}", expected="the configuration of a transformer encoder")
-        found[field] = values[0]
-    positions = held.get("max_position_embeddings")
-    return EncoderSize(**found, positions=positions if isinstance(positions, int) else 512)
+    config = parse_config(parse_json(path.read_bytes(), of=str(path)), str(path))
+    positions = config.positions or min(config.max_length, 512)
+    return EncoderSize(config.layers, config.width, config.inner, config.heads, config.vocabulary, positions)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The architectures of encoders, each in a file of its own."""

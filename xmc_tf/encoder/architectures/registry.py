@@ -1,0 +1,44 @@
+"""The architectures of encoders by the model type in their configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder.architectures.albert import Albert
+from xmc_tf.encoder.architectures.bert import Bert
+from xmc_tf.encoder.architectures.deberta_v2 import DebertaV2
+from xmc_tf.encoder.architectures.distilbert import DistilBert
+from xmc_tf.encoder.architectures.electra import Electra
+from xmc_tf.encoder.architectures.modernbert import ModernBert
+from xmc_tf.encoder.architectures.mpnet import MpNet
+from xmc_tf.encoder.architectures.roberta import Roberta, XlmRoberta
+from xmc_tf.encoder.architectures.xlnet import XlNet
+from xmc_tf.encoder.network.architecture import Architecture
+from xmc_tf.encoder.network.config import EncoderConfig
+
+_ALL: tuple[type[Architecture], ...] = (
+    Bert,
+    Roberta,
+    XlmRoberta,
+    DistilBert,
+    XlNet,
+    DebertaV2,
+    Electra,
+    MpNet,
+    Albert,
+    ModernBert,
+)
+ARCHITECTURES: dict[str, Architecture] = {one.name: one() for one in _ALL}
+
+
+def parse_config(given: Any, where: str = "config.json") -> EncoderConfig:
+    """Parse a dictionary or a transformers configuration; ``where`` names it in error messages."""
+    content: Mapping[str, Any] = given if isinstance(given, Mapping) else given.to_dict()
+    kind = content.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        raise InputError(
+            f"{where} names an unsupported architecture: {kind or 'none'}",
+            expected=", ".join(ARCHITECTURES),
+            fix="choose an encoder of a supported architecture",
+        )
+    return ARCHITECTURES[kind].config(content, where)

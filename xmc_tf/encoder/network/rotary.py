@@ -1,0 +1,33 @@
+"""Attention that rotates queries and keys by their positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
+
+import numpy as np
+
+from xmc_tf.encoder.network.attention import Attention, Tensor
+
+Rotation = tuple[Tensor, Tensor]  # the cosine and the sine of each angle: [1, 1, tokens, head_width]
+
+
+class RotaryAttention(Attention):
+    """Scaled dot-product attention with rotated queries and keys; a subclass chooses the rotation of each layer."""
+
+    def rotation_of(self, number: int) -> Rotation:
+        """Return the rotation of a layer."""
+        raise NotImplementedError
+
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
+        cosine, sine = self.rotation_of(number)
+        query, key = (one * cosine + self._half_turned(one) * sine for one in (query, key))
+        return super().scores(query, key, layer, number)
+
+    def rotation(self, theta: float) -> Rotation:
+        """Return the rotation with a base."""
+        each = self.config.head_width
+        frequencies = 1 / np.float32(theta) ** (np.arange(0, each, 2, dtype=np.float32) / np.float32(each))
+        place = self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
+        angles = place * self.ops.constant(frequencies, self.ops.float32)[None]
+        angles = self.ops.concat([angles, angles], axis=1)[None, None]
+        return self.ops.cast(self.ops.cos(angles), self.dtype), self.ops.cast(self.ops.sin(angles), self.dtype)
+
+    def _half_turned(self, x: Tensor) -> Tensor:
+        first, second = self.ops.split(x, 2, axis=-1)
+        return self.ops.concat([-second, first], axis=-1)
