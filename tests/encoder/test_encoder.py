@@ -6,6 +6,7 @@ import resource
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors import safe_open
 
 from tests.encoder.other_files import save_as_tensorflow_did
 from tests.encoder.tiny import (
@@ -13,6 +14,7 @@ from tests.encoder.tiny import (
     CASES,
     EXPECTED,
     LENGTHS,
+    VOCABULARY,
     documents,
     perturbed,
     shared_encoder,
@@ -23,6 +25,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
+NEVER_IN_TENSORFLOW = ("modernbert", "nomic_bert")  # versions of transformers with TensorFlow had none
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))
 
@@ -44,7 +47,8 @@ def test_embeddings_are_those_of_pytorch(case):
 
 @pytest.mark.parametrize(
     ("case", "hdf5"),
-    [(one, False) for one in sorted(CASES) if "modernbert" not in one] + [("bert", True), ("xlnet", True)],
+    [(one, False) for one in sorted(CASES) if one.split()[0] not in NEVER_IN_TENSORFLOW]
+    + [("bert", True), ("xlnet", True)],
 )
 def test_folders_of_former_versions_load_with_the_same_embeddings(case, hdf5, tmp_path):
     encoder = perturbed(Encoder.from_config(tiny_content(case), pooling="mean", seed=3))
@@ -52,6 +56,28 @@ def test_folders_of_former_versions_load_with_the_same_embeddings(case, hdf5, tm
     loaded = Encoder.load(tmp_path, pooling="mean")
     ids, mask = documents(case)
     assert np.array_equal(loaded(ids, mask), encoder(ids, mask))
+
+
+def test_published_files_of_nomic_bert_load_and_are_written_in_their_form(tmp_path):
+    # Names and values as nomic-embed-text-v1.5 has them; transformers maps these names to its own.
+    published = {
+        "model_type": "nomic_bert", "vocab_size": VOCABULARY, "initializer_range": 0.2, "n_embd": 16, "n_layer": 2,
+        "n_head": 2, "n_inner": 24, "max_trained_positions": 32, "n_positions": 64, "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-12, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "type_vocab_size": 2,
+        "qkv_proj_bias": False, "prenorm": False, "rotary_scaling_factor": None,
+    }  # fmt: skip
+    encoder = perturbed(Encoder.from_config(published, pooling="mean", seed=3))
+    encoder.save(tmp_path)
+    ids, mask = documents("nomic_bert")
+    expected = perturbed(Encoder.from_config(tiny_content("nomic_bert"), pooling="mean", seed=3))(ids, mask)
+    assert np.array_equal(Encoder.load(tmp_path)(ids, mask), expected)
+    with safe_open(tmp_path / "model.safetensors", framework="np") as file:
+        assert {"emb_ln.weight", "encoder.layers.1.attn.Wqkv.weight", "encoder.layers.0.mlp.fc11.weight"} <= {
+            *file.keys()
+        }
+    for name, value in (("moe_every_n_layers", 2), ("prenorm", True), ("rotary_emb_fraction", 0.5)):
+        with pytest.raises(InputError, match=name):
+            Encoder.from_config({**published, name: value})
 
 
 @every_architecture

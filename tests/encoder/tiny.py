@@ -62,6 +62,7 @@ CASES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
         },
     },
+    "nomic_bert": {**_SIZES, "max_position_embeddings": 32},
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
 ARCHITECTURES = sorted({case.split(" ")[0] for case in CASES})

@@ -6,7 +6,7 @@ from xmc_tf.encoder.network.architecture import Architecture
 from xmc_tf.encoder.network.attention import ABSENT, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
 from xmc_tf.encoder.network.parts import Parts
-from xmc_tf.encoder.network.rotary import RotaryAttention, Rotation
+from xmc_tf.encoder.network.rotary import RotaryAttention, Rotation, is_rotation
 from xmc_tf.encoder.network.weights import Weight, WeightNames, norm, table
 
 # The types of layers, as transformers 5 names them.
@@ -97,14 +97,6 @@ class ModernBert(Architecture):
 
     def finish(self, net: Parts, x: Tensor) -> Tensor:
         return net.normalize(x, "final_norm")
-
-
-def is_rotation(given: Any) -> bool:
-    """Return whether an entry of ``rope_parameters`` describes a supported rotation."""
-    if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
-        return False
-    theta = given.get("rope_theta")
-    return isinstance(theta, int | float) and 0 < theta < 1e30
 
 
 def _local_layers(config: EncoderConfig) -> list[bool]:

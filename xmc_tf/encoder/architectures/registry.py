@@ -11,6 +11,7 @@ from xmc_tf.encoder.architectures.distilbert import DistilBert
 from xmc_tf.encoder.architectures.electra import Electra
 from xmc_tf.encoder.architectures.modernbert import ModernBert
 from xmc_tf.encoder.architectures.mpnet import MpNet
+from xmc_tf.encoder.architectures.nomic_bert import NomicBert
 from xmc_tf.encoder.architectures.roberta import Roberta, XlmRoberta
 from xmc_tf.encoder.architectures.xlnet import XlNet
 from xmc_tf.encoder.network.architecture import Architecture
@@ -27,6 +28,7 @@ _ALL: tuple[type[Architecture], ...] = (
     MpNet,
     Albert,
     ModernBert,
+    NomicBert,
 )
 ARCHITECTURES: dict[str, Architecture] = {one.name: one() for one in _ALL}
 

@@ -1,4 +1,4 @@
-"""What an architecture of encoders states: its configuration, its weights, its layers, its pooling."""
+"""The base class of architectures: configuration, weights, layers and pooling of a family of encoders."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

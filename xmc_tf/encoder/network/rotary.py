@@ -1,5 +1,8 @@
 """Attention that rotates queries and keys by their positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from xmc_tf.encoder.network.attention import Attention, Tensor
@@ -31,3 +34,11 @@ class RotaryAttention(Attention):
     def _half_turned(self, x: Tensor) -> Tensor:
         first, second = self.ops.split(x, 2, axis=-1)
         return self.ops.concat([-second, first], axis=-1)
+
+
+def is_rotation(given: Any) -> bool:
+    """Return whether an entry of ``rope_parameters`` describes a supported rotation."""
+    if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
+        return False
+    theta = given.get("rope_theta")
+    return isinstance(theta, int | float) and 0 < theta < 1e30
