@@ -12,6 +12,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
+from xmc_tf.models.incremental.documents import APPENDED
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
 from xmc_tf.tables.reading_flags import (
@@ -96,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
     grown.save(folder)
-    done = f"{printable(folder)}: {len(texts):,} documents appended; {grown.nr_labels:,} labels"
+    before, now = (int(one.metadata.content.get(APPENDED, 0)) for one in (model, grown))
+    done = f"{printable(folder)}: {now - before:,} documents appended; {grown.nr_labels:,} labels"
     if added := grown.nr_labels - model.nr_labels:
         names = [repr(printable(name)) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
         some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""

@@ -202,7 +202,7 @@ def test_what_cannot_be_appended_is_refused(model, data):
     logistic["hlm_args"]["model_chain"]["solver_type"] = "L2R_LR_DUAL"
     other = dataclasses.replace(model, metadata=model.metadata.replace(train_params=logistic))
     with pytest.raises(InputError, match="--exact"):
-        other.with_documents(texts[:1], Y[:1])
+        other.with_documents(texts[FEW], Y[FEW])
 
 
 def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monkeypatch, capsys):
@@ -221,6 +221,33 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
     assert XRLinear.load(folder).best(["bread and baking"], k=1)[0][0][0] == "baking"
     table.write_text("text,labels\n")
     with pytest.raises(InputError, match="has no row with a text and a label"):
+        append_command(command)
+
+
+def test_documents_that_the_model_has_are_left_out(model, data, tmp_path, capsys, caplog):
+    """Appending a table twice once doubled its rows."""
+    names, texts, Y = data
+    grown = model.with_documents(texts[FEW], Y[FEW], threads=1)
+    with pytest.raises(InputError, match="already has all of these 3 documents with these labels"):
+        grown.with_documents(texts[FEW], Y[FEW])
+    with pytest.raises(InputError, match="already has all of these 290 documents"):
+        model.with_documents(as_features(model.features(texts[:290])), Y[:290])
+    again = model.with_documents(texts[285:293], Y[285:293], threads=1)
+    assert "5 of 8 documents are left out: the model already has them" in caplog.text
+    assert all(map(same, weights(again), weights(grown)))
+    assert again.training_data.nr_documents == 293
+    unknown = ["qqq zzz", "zzz qqq qqq"]  # no word of these is known
+    assert grown.with_documents(unknown, Y[:2]).with_documents(unknown, Y[:2]).training_data.nr_documents == 297
+    other = csr_matrix(np.roll(Y[:2].toarray(), 1, axis=1))
+    assert model.with_documents(texts[:2], other, threads=1).training_data.nr_documents == 292
+    assert "2 of 2 documents are in the model with other labels and are appended beside them" in caplog.text
+    model.save(tmp_path / "model")
+    lines = [f"{text},{'|'.join(names[at] for at in Y[row].indices)}" for row, text in enumerate(texts[:293])]
+    (tmp_path / "table.csv").write_text("\n".join(["text,label", *lines]))
+    command = ["-m", str(tmp_path / "model"), str(tmp_path / "table.csv"), "--label-separator", "|"]
+    append_command(command)
+    assert f"{tmp_path / 'model'}: 3 documents appended" in capsys.readouterr().out
+    with pytest.raises(InputError, match="already has all of these 293 documents"):
         append_command(command)
 
 

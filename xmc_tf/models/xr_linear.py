@@ -123,7 +123,8 @@ class XRLinear(LinearParts, Model):
         """Return the model with additional documents; only the clusters of their labels change.
 
         The vocabulary, word weights, label tree and calibration do not change. The new documents are added to the
-        model's training data, so that the new model can be extended again.
+        model's training data, so that the new model can be extended again. Documents that the model already has with
+        these labels are left out, and a warning counts them.
 
         Example:
             >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]

@@ -1,6 +1,7 @@
 """Append documents, and optionally new labels, to a trained linear model."""
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.label_embeddings import label_embedding
 
+_LOG = logging.getLogger(__name__)
 _Model = TypeVar("_Model", bound=LinearParts)
 APPENDED = "nr_appended_documents"
 
@@ -49,8 +51,32 @@ def with_documents(
         )  # fmt: skip
     X = read.documents if read.texts is None else model.features(read.texts, threads)
     training.check_features(X)
+    rows = _new_rows(training, X, Y)
+    X, Y = X.rows(rows), csr_matrix(Y[rows])
     grown, documents = appended(model, training, X, Y, new_lines, exact=exact, threads=threads), model.trained_documents
     return grown if documents is None or read.texts is None else grown.knowing(documents.with_texts(read.texts))
+
+
+def _new_rows(training: TrainingData, X: Features, Y: csr_matrix) -> np.ndarray:
+    """Return the documents that the model does not have yet with these labels; raise an error if there are none."""
+    known, others = training.holds(X, Y)
+    if known.all():
+        raise InputError(
+            f"the model already has all of these {len(known):,} documents with these labels",
+            expected="documents to append", fix="append others; the model is as it was",
+        )  # fmt: skip
+    if known.any():
+        _LOG.warning(
+            "%s of %s documents are left out: the model already has them with these labels",
+            f"{known.sum():,}", f"{len(known):,}",
+        )  # fmt: skip
+    if others.any():
+        _LOG.warning(
+            "%s of %s documents are in the model with other labels and are appended beside them; to replace the "
+            "labels, correct them (xmc-tf append --accepted, in Python: with_corrections)",
+            f"{others.sum():,}", f"{len(known):,}",
+        )  # fmt: skip
+    return np.flatnonzero(~known)
 
 
 def appended(

@@ -99,7 +99,7 @@ def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model
             "one of the labels has no documents", expected="labels with documents", fix="append documents with it first"
         )
     before = training.labels(nr_labels)
-    rows = [[row for row in own if not training.is_name[row]] for own in _rows_of(training.X, csr_matrix(X.sparse))]
+    rows = training.rows_like(X)
     if not any(len(own) for own in rows):
         raise InputError(
             "none of these documents are in the model's training data", expected="training documents",
@@ -214,20 +214,3 @@ def _renumbered(Y: csr_matrix, number_of: np.ndarray, count: int) -> csr_matrix:
     out.sum_duplicates()
     out.data[:] = 1.0
     return out
-
-
-def _rows_of(X: csr_matrix, wanted: csr_matrix) -> list[list[int]]:
-    """Return, for each row of ``wanted``, the numbers of all equal rows of ``X``."""
-    X, wanted = (one.sorted_indices() for one in (X, wanted))
-    places: dict[bytes, list[int]] = {}
-    keys = [_key(wanted, row) for row in range(wanted.shape[0])]
-    sought = set(keys)
-    for row in range(X.shape[0]):
-        if (key := _key(X, row)) in sought:
-            places.setdefault(key, []).append(row)
-    return [places.get(key, []) for key in keys]
-
-
-def _key(X: csr_matrix, row: int) -> bytes:
-    own = slice(X.indptr[row], X.indptr[row + 1])
-    return X.indices[own].astype(np.int32).tobytes() + X.data[own].astype(np.float32).tobytes()

@@ -95,6 +95,26 @@ class TrainingData:
                 received=f"{X.nr_sparse:,} sparse and {X.nr_dense:,} dense features",
             )  # fmt: skip
 
+    def rows_like(self, X: Features) -> list[list[int]]:
+        """Return, for each document, the rows with the same features that are not label names."""
+        mine, wanted = (csr_matrix(one).sorted_indices() for one in (self.X, X.sparse))
+        keys = [_row_key(wanted, row) for row in range(wanted.shape[0])]
+        places: dict[bytes, list[int]] = {key: [] for key in keys}
+        for row in np.flatnonzero(~self.is_name).tolist():
+            if (found := places.get(_row_key(mine, row))) is not None:
+                found.append(row)
+        return [places[key] for key in keys]
+
+    def holds(self, X: Features, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Return, for each document, whether a row with its features has all its labels, and whether one has not."""
+        same, other = np.zeros((2, Y.shape[0]), bool)
+        for document, rows in enumerate(self.rows_like(X)):
+            labels = set(Y.indices[Y.indptr[document] : Y.indptr[document + 1]].tolist())
+            known = [labels <= {*self.Y.indices[self.Y.indptr[row] : self.Y.indptr[row + 1]].tolist()} for row in rows]
+            same[document], other[document] = any(known), bool(known) and not any(known)
+        # Documents of which no word is known have the same features, but need not be the same.
+        return same & (np.diff(csr_matrix(X.sparse).indptr) > 0), other
+
     def save(self, place: Path) -> None:
         save_matrix(place / "X.npz", self.X)
         save_matrix(place / "Y.npz", self.Y)
@@ -117,6 +137,11 @@ class TrainingData:
         path = place / _IS_NAME
         is_name = np.load(path, allow_pickle=False) if path.exists() else np.zeros(X.shape[0], bool)
         return cls(csr_matrix(X), csr_matrix(Y), is_name)
+
+
+def _row_key(X: csr_matrix, row: int) -> bytes:
+    own = slice(X.indptr[row], X.indptr[row + 1])
+    return X.indices[own].astype(np.int32).tobytes() + X.data[own].astype(np.float32).tobytes()
 
 
 def params_of_growth(metadata: ModelMetadata) -> RankerParams:
