@@ -135,8 +135,8 @@ FILES = {
     "packed JSON lines": _packed, "Annif's TSV": _lines("annif.tsv", "{0}\t<{1}>"),
     "fastText": _lines("lines.txt", "__label__{1} {0}"), "PECOS's lines": _lines("pecos.txt", "{number}\t{0}"),
     "SQLite": _sqlite, "SQLite with a log": _sqlite_wal, "Parquet": _parquet,
-    "Annif's folder of URIs": _annif(".tsv", "<{0}>\ta name\n"), "Annif's folder of labels": _annif(".key", "{0}\n"),
-    "PECOS's folder": _pecos,
+    "Annif's folder of URIs": _annif(".tsv", "<http://{0}>\t{0}\n"),
+    "Annif's folder of labels": _annif(".key", "{0}\n"), "PECOS's folder": _pecos,
 }  # fmt: skip
 FRAMES = {"dictionary": _mapping, "DataFrame": lambda _, rows: _Frame(rows), "Arrow": _arrow}
 
@@ -351,9 +351,9 @@ def test_a_frame_of_other_columns_is_another_table(tmp_path):
 
 
 def test_the_command_reads_again_and_says_so(tmp_path, capsys, caplog):
-    table = _annif(".tsv", "<{0}>\ta name\n")(tmp_path, ROWS)
+    table = _annif(".tsv", "<http://{0}>\t{0}\n")(tmp_path, ROWS)
     main([str(table)])
-    (table / "007.tsv").write_text("<boating>\ta name\n")
+    (table / "007.tsv").write_text("<http://boating>\tboating\n")
     main([str(table)])
     assert "data set: read again (labels changed)" in caplog.text
     assert "boating" in TableStore.open(tmp_path / "corpus.sqlite").names

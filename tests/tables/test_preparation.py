@@ -4,15 +4,19 @@ import csv
 import json
 import sqlite3
 from argparse import ArgumentTypeError
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import share
+from xmc_tf.models.documents import documents_of_source
 from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
 from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.reading.folders import AnnifFolder
 from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.runs import Run, record_run, runs_of
@@ -66,7 +70,7 @@ def _annif_folder(folder):
         if number % 2:
             (path / f"{number:03d}.key").write_text("\n".join(labels))
         else:
-            (path / f"{number:03d}.tsv").write_text("".join(f"<{one}>\tname\n" for one in labels))
+            (path / f"{number:03d}.tsv").write_text("".join(f"<http://{one}>\t{one}\n" for one in labels))
     return path
 
 
@@ -247,6 +251,30 @@ def test_names_by_identifier_are_remembered(tmp_path):
         "texts": ["text"], "labels": "label", "separator": "", "document": None,
         "label_ids": {"gnd:1": "baking", "gnd:2": "gardening"},
     }  # fmt: skip
+
+
+def test_names_in_a_folder_of_annif_are_names_of_labels(tmp_path, caplog):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for row in range(20):
+        (folder / f"{row:02}.txt").write_text(f"text {row}")
+        # Two subjects have one name, and one has none.
+        (folder / f"{row:02}.tsv").write_text([f"<uri:{row % 5}>\tMercury\n", "<uri:2>\n"][row % 5 == 2])
+        if row % 5 > 2:
+            (folder / f"{row:02}.tsv").write_text(f"<uri:{row % 5}>\tsubject {row % 5}\n")
+    with mock.patch.object(AnnifFolder, "label_names", {}):  # as earlier versions read it
+        assert "uri:0" in prepare(folder, tmp_path / "out.sqlite").names
+    caplog.set_level("INFO")
+    store = prepare(folder, tmp_path / "out.sqlite")
+    assert "read again (labels, names changed)" in caplog.text
+    assert sorted(store.names) == ["Mercury", "Mercury (uri:1)", "subject 3", "subject 4", "uri:2"]
+    (folder / "20.txt").write_text("text 20")
+    (folder / "20.tsv").write_text("<uri:1>\tMercury\n<uri:5>\tMercury\n<uri:6>\tanother\n")
+    options = ColumnOptions(trained=store.columns)
+    labels = documents_of_source(open_source(folder), options, labelled=True)[1]
+    assert labels[-1] == ["Mercury (uri:1)", "Mercury (uri:5)", "another"]
+    without = ColumnOptions(trained=replace(store.columns, label_ids={}))  # of a model of an earlier version
+    assert documents_of_source(open_source(folder), without, labelled=True)[1][-1] == ["uri:1", "uri:5", "uri:6"]
 
 
 def test_label_names_stay_distinct(tmp_path):

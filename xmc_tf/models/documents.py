@@ -156,7 +156,10 @@ def documents_of_source(
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
     ids = [chosen.id_of(row.cells) or f"line {row.line}" for row in rows]
-    if options.trained is not None and (names := options.trained.label_ids):
+    if options.trained is not None and (known := options.trained.label_ids):
+        taken = set(known.values())
+        new = {one: f"{name} ({one})" if name in taken else name for one, name in source.label_names.items()}
+        names = {**new, **known}
         labels = [[names.get(label, label) for label in own] for own in labels]
     if labelled and chosen.merges_rows:
         of_document: dict[str | None, tuple[str, str, list[str]]] = {}

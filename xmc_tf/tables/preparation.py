@@ -23,7 +23,7 @@ from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import FORMAT, VERSION, TableStore
-from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
+from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows, names_of_labels
 
 _LOG = logging.getLogger(__name__)
 _LATER = ("same_text", "indicators", "whole")  # fields of Columns that the first version lacked
@@ -114,7 +114,8 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
-        writer = RowWriter(store, columns, options.label_names, options.names_language)
+        names = names_of_labels(source, options.label_names, options.names_language)
+        writer = RowWriter(store, columns, names, required=options.label_names is not None)
         rows = _read(source, writer, store)
         if _identity(source, options) != identity:
             _restart(store, {**start, "source": {"columns": source.columns}})
@@ -230,6 +231,8 @@ def _identity(source: TableReader, options: PrepareOptions) -> dict[str, Any]:
     if options.label_names is not None:
         existing_file(options.label_names, "label names")
         about["label names"] = [content_hash(Path(options.label_names)), options.names_language]
+    elif source.label_names:
+        about["label names"] = "of the table"  # earlier versions left them out
     return about
 
 

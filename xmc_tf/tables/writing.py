@@ -1,6 +1,7 @@
 """Write the rows of a table to its database."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.columns import Columns
-from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.structured import JsonLines
 from xmc_tf.tables.reading.text_files import opened
 from xmc_tf.tables.splits import text_key
@@ -68,6 +69,13 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
     return _distinct(found, path)
 
 
+def names_of_labels(source: TableReader, path: str | Path | None, language: str | None) -> dict[str, str] | None:
+    """Return the names of labels from the file ``path``, or those that the table has; None if there are none."""
+    if path is not None:
+        return load_label_names(Path(path), language)
+    return _distinct([*source.label_names.items()], Path(source.name)) if source.label_names else None
+
+
 def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
     """Map each identifier to its name; a name that occurs again gets the identifier appended."""
     seen: set[str] = set()
@@ -87,10 +95,11 @@ class RowWriter:
     """Writes rows to the database in batches."""
 
     def __init__(
-        self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
+        self, store: TableStore, columns: Columns, names: Mapping[str, str] | None = None, *, required: bool = True
     ) -> None:
+        """``names`` has the name of each label; if they are ``required``, a row with another label is unusable."""
         self._store, self._columns, self._reading = store, columns, store.reading
-        self._names = None if label_names is None else load_label_names(Path(label_names), language)
+        self._names, self._required = names, required
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
@@ -120,7 +129,7 @@ class RowWriter:
             return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
         fault, start = "", text
-        if self._names is not None and not self._names.keys() >= set(labels):
+        if self._names is not None and self._required and not self._names.keys() >= set(labels):
             fault = "a label has no name"
         elif not text and self._columns.texts:
             fault, start = NO_TEXT, " | ".join(map(str, row.cells))
@@ -130,7 +139,7 @@ class RowWriter:
             self._bad.append(BadRow(row.line, fault, start[:80]))
             return
         if self._names is not None:
-            labels = [self._names[one] for one in labels]
+            labels = [self._names.get(one, one) for one in labels]
         document = self._document(row, text)
         for label in labels:
             number = self._labels.get(label)

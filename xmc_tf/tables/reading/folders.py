@@ -1,6 +1,7 @@
 """Read folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from scipy.sparse import csr_matrix
@@ -34,10 +35,17 @@ class AnnifFolder(TableReader):
             if (subjects := _subjects_file(path)) is None:
                 yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
                 continue
-            labels = [line.strip() for line in _text(subjects).splitlines() if line.strip()]
-            if subjects.suffix == ".tsv":
-                labels = [line.split("\t")[0].strip().strip("<>") for line in labels]
-            yield TableRow(number, [_text(path), labels])
+            yield TableRow(number, [_text(path), list(_subjects(subjects))])
+
+    @cached_property
+    def label_names(self) -> dict[str, str]:
+        """The name of each URI in the .tsv files; the first one, if it has several."""
+        names: dict[str, str] = {}
+        for path in self.files:
+            if path.suffix == ".tsv":
+                for uri, name in _subjects(path).items():
+                    names.setdefault(uri, name)
+        return {uri: name for uri, name in names.items() if name}
 
     @staticmethod
     def matches(path: Path) -> bool:
@@ -77,6 +85,15 @@ class PecosFolder(TableReader):
 
 def _subjects_file(text: Path) -> Path | None:
     return next((path for path in (text.with_suffix(".tsv"), text.with_suffix(".key")) if path.is_file()), None)
+
+
+def _subjects(path: Path) -> dict[str, str]:
+    """Return the subjects of a document, and their names in a .tsv file."""
+    lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
+    if path.suffix != ".tsv":
+        return dict.fromkeys(lines, "")
+    pairs = [line.split("\t") for line in lines]
+    return {pair[0].strip().strip("<>"): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
 
 
 def _labels_file(texts: Path) -> Path:

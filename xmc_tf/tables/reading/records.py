@@ -1,7 +1,7 @@
 """Rows of tables, and the base class of all table readers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ class TableReader(ABC):
     in_test = False  # the current rows are test documents
     header_is_guessed = False
     header = True  # the first row holds the names of the columns
+    label_names: Mapping[str, str] = {}  # the name of each label, if the table has identifiers and names of labels
 
     @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -69,6 +70,7 @@ class TwoTables(TableReader):
                 received=f"{sizes[1][0]:,} and {sizes[1][1]:,}",
             )  # fmt: skip
         self.nr_features = sizes[0][0]
+        self.label_names = {**test.label_names, **first.label_names}
 
     @property
     def parts(self) -> Sequence[TableReader]:
