@@ -170,7 +170,7 @@ def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
             assert one.tfidf.piece_weight is not None  # set when the first features were computed
             return _with_tfidf(one, piece_weight=factor * one.tfidf.piece_weight)
 
-        return Step(f"pieces of long words with {factor:g} times the weight", change, 1.0, of_pieces)
+        return Step(f"pieces of long words with {factor:g} times the weight kept so far", change, 1.0, of_pieces)
 
     of_pieces = ("pieces", "piece_weight")
     mined = Step(
