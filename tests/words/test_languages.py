@@ -1,13 +1,18 @@
 """The languages of texts: found in a sample, or given as codes."""
 
 import logging
+from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
 from py3langid import classify, langid
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TextFile
+from xmc_tf.common.progress import Progress
+from xmc_tf.data import JoinedTexts, TextFile
+from xmc_tf.features import Tfidf
+from xmc_tf.features.tfidf import resolved
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.dictionaries import dictionary_languages
 from xmc_tf.words.languages import (
@@ -61,6 +66,15 @@ def test_the_sample_is_of_the_whole_collection():
 def test_bytes_that_are_no_utf8_and_long_texts_are_read():
     assert languages_of([FINNISH.encode() + b" \xff\xfe\xc3"] * 20) == ("fi",)
     assert languages_of([(ENGLISH + " ") * 10_000]) == ("en",)
+
+
+def test_texts_decide_and_names_only_where_there_are_no_texts(capsys):
+    names = ["oak", "ash", "elm", "fir", "yew", "pea", "rye", "hop", "tea", "fig"] * 60 + [FINNISH] * 60
+    assert resolved(TfidfParams(), JoinedTexts([[ENGLISH] * 100, names], len(names)))[0].language == "en"
+    assert resolved(TfidfParams(), JoinedTexts([[], [FINNISH] * 20], 20))[0].language == "fi"
+    with mock.patch("xmc_tf.features.tfidf.Progress", partial(Progress, quiet_s=0)):
+        Tfidf.fit(JoinedTexts([[ENGLISH] * 100, names], len(names)), TfidfParams(language="en"))
+    assert f"{100 + len(names)} documents and names" in capsys.readouterr().err
 
 
 def test_what_is_found_is_said(caplog):

@@ -14,5 +14,5 @@ from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import chosen_labels, load_label_choice, load_names
 from xmc_tf.data.matrices import embedding_path, load_features, load_matrix, prediction_path, save_matrix
-from xmc_tf.data.text import JoinedTexts, TextFile, Texts
+from xmc_tf.data.text import JoinedTexts, TextFile, Texts, kinds_of_texts, without_names
 from xmc_tf.data.tokens import TokenStore, TokenWriter

@@ -238,10 +238,10 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 class JoinedTexts(LazyTexts):
-    """The concatenated texts of several sources, read on access."""
+    """The concatenated texts of several sources, read on access. The last ``nr_names`` texts are names of labels."""
 
-    def __init__(self, parts: Sequence[Texts]) -> None:
-        self.sources = list(parts)
+    def __init__(self, parts: Sequence[Texts], nr_names: int = 0) -> None:
+        self.sources, self.nr_names = list(parts), nr_names
         self.parts = [FileRange(part, 0, len(part)) if isinstance(part, TextFile) else part for part in parts]
 
     def __len__(self) -> int:
@@ -263,6 +263,17 @@ class JoinedTexts(LazyTexts):
     def __iter__(self) -> Iterator[str]:
         for part in self.parts:
             yield from map(_decoded, part)
+
+
+def without_names(texts: Texts) -> Texts:
+    """Return the texts of documents, without the names of labels that follow them; all texts if all are names."""
+    count = len(texts) - getattr(texts, "nr_names", 0)
+    return texts if count in (0, len(texts)) else texts[:count]
+
+
+def kinds_of_texts(texts: Texts) -> str:
+    """Return what the texts are, for messages that count them: "documents", or "documents and names"."""
+    return "documents and names" if getattr(texts, "nr_names", 0) else "documents"
 
 
 class FileRange(LazyTexts):

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.serialization import register
-from xmc_tf.data import TextFile, Texts, save_matrix
+from xmc_tf.data import TextFile, Texts, kinds_of_texts, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.text import FileRange
 from xmc_tf.features import store
@@ -137,7 +137,8 @@ def _fit(
     found = run_on_all_ranks(communicator, lambda: resolved(params, texts)[0] if first else None)
     params = TfidfParams.from_json(communicator.broadcast((found or params).to_json()))
     lexicon = run_on_all_ranks(communicator, lambda: resolved(params, texts)[1])
-    with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
+    quiet_s = 2.0 if first else float("inf")
+    with Progress("TF-IDF: counting words", len(mine), kinds_of_texts(texts), quiet_s) as progress:
         counts = run_on_all_ranks(communicator, lambda: count_terms(mine, params, lexicon, threads, progress))
     params = weighted(params, sum(communicator.allgather(counts.nr_words)), len(texts))
     blocks = [_choose(communicator, counts.ngrams, len(texts), params, required=True)]

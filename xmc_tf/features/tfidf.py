@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import map_in_order
-from xmc_tf.data import Texts
+from xmc_tf.data import Texts, kinds_of_texts, without_names
 from xmc_tf.features import store
 from xmc_tf.features.counts import NgramCounter, NgramCounts
 from xmc_tf.features.texts import splitter, text_batches, weigher
@@ -73,7 +73,7 @@ class Tfidf:
             InputError: no n-gram occurs in ``min_df`` documents.
         """
         params, lexicon = resolved(params or TfidfParams(), texts)
-        with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
+        with Progress("TF-IDF: counting words", len(texts), kinds_of_texts(texts)) as progress:
             counts = count_terms(texts, params, lexicon, threads, progress)
         params = weighted(params, counts.nr_words, counts.nr_documents)
         blocks = [choose_block(counts.ngrams, params), choose_block(counts.pieces, params, params.piece_weight or 0.0)]
@@ -96,7 +96,7 @@ class Tfidf:
         """
         sizes, ids, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         quiet_s = float("inf") if quiet else 2.0
-        with Progress("TF-IDF: weighing words", len(texts), "documents", quiet_s) as progress:
+        with Progress("TF-IDF: weighing words", len(texts), kinds_of_texts(texts), quiet_s) as progress:
             for batch, rows in map_in_order(self._weigher, text_batches(texts), threads):
                 sizes.append(np.diff(rows[0]))
                 ids.append(rows[1])
@@ -187,8 +187,11 @@ class Counts(NamedTuple):
 
 
 def resolved(params: TfidfParams, texts: Texts) -> tuple[TfidfParams, Lexicon]:
-    """Return the parameters with the detected language filled in, and the lexicon of the language."""
-    languages = chosen_languages(params.language, texts)
+    """Return the parameters with the detected language filled in, and the lexicon of the language.
+
+    Names of labels are too short to detect a language from, so documents decide, unless there are only names.
+    """
+    languages = chosen_languages(params.language, without_names(texts))
     if params.language == AUTO:
         # AUTO remains if no language is found: scripts without spaces are then split all the same.
         params = dataclasses.replace(params, language=",".join(languages) or AUTO)

@@ -116,7 +116,7 @@ class DataSetFeatures:
         if texts is None:
             return None, self._of_table
         if self.names is not None:
-            texts = JoinedTexts([*texts.sources, self.names.texts])
+            texts = JoinedTexts([*texts.sources, self.names.texts], len(self.names.texts))
         key = json.dumps(params.to_json(), sort_keys=True)
         if key not in self._known:
             tfidf, features = fit_tfidf(texts, params, self.threads)

@@ -138,7 +138,7 @@ class Documents:
             count = len(names.texts)
             dense = None if X.dense is None else np.pad(X.dense, ((0, count), (0, 0)))
             X = as_features((None if X.sparse is None else names.unlabelled_below(X.sparse), dense))
-        texts = JoinedTexts([self.texts, names.texts])
+        texts = JoinedTexts([self.texts, names.texts], len(names.texts))
         return Documents(texts, names.below(self.Y), X, self.files, len(names.texts))
 
     @property

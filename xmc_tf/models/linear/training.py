@@ -162,8 +162,8 @@ def _with_names(data: LinearData) -> LinearData:
         further = data.name_features or as_features(data.tfidf.transform(names.texts))
         X = as_features(vstack([X.sparse, further.sparse], format="csr"))
     return dataclasses.replace(
-        data, Y=names.below(data.Y), texts=JoinedTexts([data.texts, names.texts]), X=X, nr_names=len(names.texts),
-        R=None if data.R is None else names.below(data.R),
+        data, Y=names.below(data.Y), texts=JoinedTexts([data.texts, names.texts], len(names.texts)), X=X,
+        nr_names=len(names.texts), R=None if data.R is None else names.below(data.R),
         negatives={level: names.unlabelled_below(one) for level, one in data.negatives.items()},
     )  # fmt: skip
 
