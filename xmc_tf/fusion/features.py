@@ -1,98 +1,78 @@
-"""The features of a candidate label, from which its probability is computed."""
+"""The features of a candidate label, from which its probability is computed: one declaration each, for both runtimes.
+
+To add one, declare it in ``FEATURES`` with the next ``since``. Training, prediction and the SavedModel then compute it,
+models that were trained before keep their answers, and interrupted trainings learn the weights again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates
-from xmc_tf.label_names.kernels import EXACT
+from xmc_tf.fusion.candidate_numbers import CandidateNumbers, numbers_of
+from xmc_tf.fusion.candidates import LabelCandidates
 
-NAMES = (
-    "constant",
-    "score",
-    "score above -2",
-    "score above 0",
-    "no ranker",
-    "name",
-    "name above -3",
-    "name above -1",
-    "name present",
-    "score × name",
-    "score × name present",
-    "documents",
-    "best score of the text",
-    "sum of scores of the text",
-    "similarity",
-    "similarity above 1",
-    "similarity above 2",
-    "closeness",
-    "closeness below the best",
-    "part of a name",
-    "whole name",
-    "whole name as written",
-    "covered part of a name",
-    "rarity of the name",
-    "whole name of several words",
-    "score × mentioned",
-    "mentions",
-    "position",
-    "inside a longer name",
-    "share of the mentions of the text",
+
+@dataclass(frozen=True)
+class Feature:
+    name: str  # by which models store its weight
+    of: Callable[[CandidateNumbers], Any]
+    default: float = 0.0  # weight if there are no documents to learn from
+    since: int = 1  # the number of times that features were added; models of before weigh it with 0
+
+
+# Scores and names count by their log-odds. A piecewise linear function with two bends fits better than a straight line.
+FEATURES = (
+    Feature("constant", lambda c: c.one),
+    # Without documents to learn from: the score is nearly a probability, and names raise it.
+    Feature("score", lambda c: c.score, default=1),
+    Feature("score above -2", lambda c: c.ops.maximum(c.score, -2.0)),
+    Feature("score above 0", lambda c: c.ops.maximum(c.score, 0.0)),
+    Feature("no ranker", lambda c: 1.0 - c.ranked, default=-4),
+    Feature("name", lambda c: c.name, default=0.3),
+    Feature("name above -3", lambda c: c.ops.maximum(c.name, -3.0) * c.named),
+    Feature("name above -1", lambda c: c.ops.maximum(c.name, -1.0) * c.named),
+    Feature("name present", lambda c: c.named, default=1),
+    Feature("score × name", lambda c: c.score * c.name),
+    Feature("score × name present", lambda c: c.score * c.named),
+    Feature("documents", lambda c: c.log_documents),
+    Feature("best score of the text", lambda c: c.log_odds(c.ops.best_of_text(c.probability))),
+    Feature("sum of scores of the text", lambda c: c.ops.log(c.ops.sum_of_text(c.probability) + 0.1)),
+    Feature("similarity", lambda c: c.name_similarity),
+    Feature("similarity above 1", lambda c: c.ops.maximum(c.name_similarity - 1.0, 0.0)),
+    Feature("similarity above 2", lambda c: c.ops.maximum(c.name_similarity - 2.0, 0.0)),
+    Feature("closeness", lambda c: c.center_cosine, since=2),
+    Feature("closeness below the best", lambda c: c.center_cosine - c.ops.best_of_text(c.center_cosine), since=2),
+    Feature("part of a name", lambda c: c.part, since=2),
+    Feature("whole name", lambda c: c.whole, since=2),
+    Feature("whole name as written", lambda c: c.exact, since=2),
+    Feature("covered part of a name", lambda c: c.part * c.coverage, since=2),
+    Feature("rarity of the name", lambda c: c.rarity, since=2),
+    Feature("whole name of several words", lambda c: c.whole * c.several_words, since=2),
+    Feature("score × mentioned", lambda c: c.score * c.mentioned, since=2),
+    Feature("mentions", lambda c: c.often, since=2),
+    Feature("position", lambda c: c.whole * c.position, since=2),
+    Feature("inside a longer name", lambda c: c.inside, since=2),
+    Feature("share of the mentions of the text", lambda c: c.share, since=2),
 )
-"""All scores and worths are log-odds. A piecewise linear function with two bends fits better than a straight line."""
-LATER = NAMES[-13:]
-"""The features that older models do not have."""
-
-# The weights without documents to learn from: the score is nearly a probability, and names raise it.
-DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, *[0] * 21], np.float64)
-RARITY = 1 / 160  # unit of the rarity of a name
-LEAST_SHARE = 1e-3
-LARGEST = 9.0  # bound of log-odds
+NAMES = tuple(feature.name for feature in FEATURES)
+VERSION = max(feature.since for feature in FEATURES)
+DEFAULT_WEIGHTS = np.array([feature.default for feature in FEATURES], np.float64)
 
 
 def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.ndarray:
     """Return float64 [candidates, features]. ``log_documents`` is log(1 + training documents) of each label."""
-    best, total = _best_of_rows(found.rows, found.score), _sums_of_rows(found.rows, found.score)
-    scores, worths, similarity, closeness = found.score, found.worth, found.similarity, found.closeness
-    ranked, named = scores > 0, worths > 0
-    score = np.where(ranked, log_odds(scores), 0.0)
-    name = np.where(named, log_odds(worths), 0.0)
-    at, mentions = found.mention, found.mentions
-    there = at != NOT_MENTIONED
-    whole = there & mentions.full[at]
-    part = there & ~whole
-    often = np.log(np.maximum(mentions.counts[at], 1))
-    strength = RARITY * mentions.rarity[at] * mentions.coverage[at].astype(np.float64) * (1 + often)
-    share = there * np.log(strength / (_sums_of_rows(found.rows, strength) + LEAST_SHARE) + LEAST_SHARE)
-    columns: tuple[np.ndarray | float, ...] = (
-        1.0, score, np.maximum(score, -2.0), np.maximum(score, 0.0), ~ranked, name, np.maximum(name, -3.0) * named,
-        np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents, log_odds(best),
-        np.log(total + 0.1), similarity, np.maximum(similarity - 1.0, 0.0), np.maximum(similarity - 2.0, 0.0),
-        closeness, closeness - _best_of_rows(found.rows, closeness), part, whole, whole & (mentions.grade[at] == EXACT),
-        part * mentions.coverage[at], RARITY * mentions.rarity[at], whole & (mentions.words[at] > 1), score * there,
-        often, whole * mentions.position[at], mentions.inside[at], share,
-    )  # fmt: skip
-    out = np.empty((len(scores), len(NAMES)))
-    for place, column in enumerate(columns):
-        out[:, place] = column
+    candidates = numbers_of(found, log_documents)
+    out = np.empty((len(found.rows), len(FEATURES)))
+    for place, feature in enumerate(FEATURES):
+        out[:, place] = feature.of(candidates)
     return out
 
 
-def log_odds(probability: np.ndarray) -> np.ndarray:
-    """Return log(p / (1 - p)), limited to the range from -``LARGEST`` to ``LARGEST``."""
-    least = 1.0 / (1.0 + np.exp(LARGEST))
-    probability = np.clip(probability, least, 1.0 - least)
-    return np.log(probability / (1.0 - probability))
-
-
-def _best_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return _over_rows(rows, values, np.maximum)
-
-
-def _sums_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return _over_rows(rows, values, np.add)
-
-
-def _over_rows(rows: np.ndarray, values: np.ndarray, over: np.ufunc) -> np.ndarray:
-    if not len(rows):
-        return np.zeros(0)
-    first = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
-    return np.repeat(over.reduceat(values, first), np.diff(np.append(first, len(rows))))
+def weights_of(stored: Mapping[str, float]) -> np.ndarray | None:
+    """Return the weights that a model of this or an earlier version stores by name; None if they are of another."""
+    needed = {feature.name for feature in FEATURES if feature.since == 1}
+    if not needed <= {*stored} <= {*NAMES}:
+        return None
+    return np.array([stored.get(name, 0.0) for name in NAMES], np.float64)

@@ -18,7 +18,7 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features
+from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, weights_of
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
@@ -243,9 +243,8 @@ class Fusion:
         """Load a folder written by `save`."""
         path = Path(folder) / FUSION_HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
-        if content.get("version") != _VERSION or any(
-            {*content.get(name, ()), *LATER} != set(NAMES) for name in _WEIGHTS
-        ):
+        known, new = (weights_of(content.get(name, {})) for name in _WEIGHTS)
+        if content.get("version") != _VERSION or known is None or new is None:
             raise InputError(
                 f"{path} was written by another version of xmc_tf",
                 expected=f"version {_VERSION}, with weights of {len(NAMES)} features",
@@ -254,7 +253,6 @@ class Fusion:
             )
         try:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
-            known, new = (np.array([content[one].get(name, 0.0) for name in NAMES], np.float64) for one in _WEIGHTS)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             named = bool(content.get("names", True))  # older models always have names

@@ -7,7 +7,7 @@ rank is the number of better labels that have training documents. The correction
 import numpy as np
 from scipy.special import expit
 
-from xmc_tf.fusion.features import log_odds
+from xmc_tf.fusion.candidate_numbers import log_odds
 from xmc_tf.fusion.logistic import fit_logistic
 
 RANK_NAMES = ("constant", "probability", "probability above -1", "probability above 1", "rank")

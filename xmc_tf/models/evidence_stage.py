@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.fusion.features import VERSION
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder
@@ -22,7 +23,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 11  # of the learned result; results of other versions are not reused
+_VERSION = 11  # of how evidence is learned, apart from the features; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -88,6 +89,7 @@ def evidence_stage(
     language = (recipe.tfidf or TfidfParams()).language
     inputs_of = {
         "version": _VERSION,
+        "features": VERSION,
         "language": language,
         "names": None if lines is None else list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),

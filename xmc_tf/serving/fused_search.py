@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.fusion import Fusion
+from xmc_tf.fusion.candidate_numbers import CandidateNumbers, log_odds
 from xmc_tf.fusion.centers import FARTHEST
-from xmc_tf.fusion.features import LARGEST, LEAST_SHARE, RARITY
+from xmc_tf.fusion.features import FEATURES
 from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 from xmc_tf.label_names import LabelNames
-from xmc_tf.label_names.kernels import EXACT, PARTIAL
+from xmc_tf.label_names.kernels import PARTIAL
 from xmc_tf.serving.name_matches import GraphMentions, NameMatches
 from xmc_tf.serving.search import Beam, best_of, extended, first_of, rank
 
@@ -57,9 +58,18 @@ class FusedSearch(tf.Module):
             keys = tf.unique(tf.sort(tf.concat([ranked, alone, alike], axis=0))).y
             score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [tf.size(keys)])
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
-            close = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
-            closeness = self._closeness(documents, rows, labels)
-            raw = self._raw(rows, labels, score, _aligned(mentions, keys), close, closeness, count)
+            mention = _aligned(mentions, keys)
+            match_precision = tf.cast(mention.worth, tf.float64)
+            if not self._names_are_documents:  # the other fields were no evidence then
+                mention = GraphMentions(*(tf.zeros_like(column) for column in mention))
+            similarity = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
+            candidates = CandidateNumbers(
+                TensorOperations(rows, count), probability=score, match_precision=match_precision, mention=mention,
+                is_mentioned=mention.rarity > 0, name_similarity=similarity,
+                center_cosine=self._closeness(documents, rows, labels),
+                log_documents=tf.cast(tf.gather(self.log_documents, labels), tf.float64),
+            )  # fmt: skip
+            raw = self._raw(candidates)
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
             found = self._calibrated(_best(rows, labels, probability, count, most))
             if most <= self.pool:
@@ -86,59 +96,52 @@ class FusedSearch(tf.Module):
         cosines = tf.cast(tf.reduce_sum(products, axis=1), tf.float64)
         return tf.where(tf.gather(self.log_documents, labels) > 0, cosines, tf.constant(FARTHEST, tf.float64))
 
-    def _raw(
-        self,
-        rows: tf.Tensor,
-        labels: tf.Tensor,
-        score: tf.Tensor,
-        mentions: GraphMentions,
-        close: tf.Tensor,
-        closeness: tf.Tensor,
-        count: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return the weighted sum of each candidate's features; see ``xmc_tf.fusion.features``."""
-        worth = tf.cast(mentions.worth, tf.float64)
-        if not self._names_are_documents:
-            mentions = GraphMentions(*(tf.zeros_like(column) for column in mentions))
-        ranked, named = tf.cast(score > 0, tf.float64), tf.cast(worth > 0, tf.float64)
-        there = tf.cast(mentions.rarity > 0, tf.float64)
-        whole = there * tf.cast(mentions.grade != PARTIAL, tf.float64)
-        part, coverage = there - whole, tf.cast(mentions.coverage, tf.float64)
-        rarity = RARITY * tf.cast(mentions.rarity, tf.float64)
-        often = tf.math.log(tf.cast(tf.maximum(mentions.counts, 1), tf.float64))
-        strength = rarity * coverage * (1.0 + often)
-        strengths = tf.gather(tf.math.unsorted_segment_sum(strength, rows, count), rows)
-        share = there * tf.math.log(strength / (strengths + LEAST_SHARE) + LEAST_SHARE)
-        best = tf.math.unsorted_segment_max(score, rows, count)
-        total = tf.math.unsorted_segment_sum(score, rows, count)
-        ranker, name = _log_odds(score) * ranked, _log_odds(worth) * named
-        log_documents = tf.cast(tf.gather(self.log_documents, labels), tf.float64)
-        columns = (
-            tf.ones_like(score), ranker, tf.maximum(ranker, -2.0), tf.maximum(ranker, 0.0), 1.0 - ranked, name,
-            tf.maximum(name, -3.0) * named, tf.maximum(name, -1.0) * named, named, ranker * name, ranker * named,
-            log_documents, tf.gather(_log_odds(best), rows),
-            tf.gather(tf.math.log(total + 0.1), rows), close, tf.maximum(close - 1.0, 0.0),
-            tf.maximum(close - 2.0, 0.0), closeness,
-            closeness - tf.gather(tf.math.unsorted_segment_max(closeness, rows, count), rows), part, whole,
-            whole * tf.cast(mentions.grade == EXACT, tf.float64), part * coverage, rarity,
-            whole * tf.cast(mentions.words > 1, tf.float64), ranker * there, often,
-            whole * tf.cast(mentions.position, tf.float64), tf.cast(mentions.inside, tf.float64), share,
-        )  # fmt: skip
+    def _raw(self, candidates: CandidateNumbers) -> tf.Tensor:
+        """Return the weighted sum of each candidate's features."""
+        columns = [feature.of(candidates) for feature in FEATURES]
         known, new = (
             tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
             for weights in (self._weights, self._new_weights)
         )
-        return tf.where(log_documents > 0, known, new)
+        return tf.where(candidates.log_documents > 0, known, new)
 
     def _calibrated(self, best: Beam) -> Beam:
         """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.ranks``."""
-        raw = _log_odds(tf.cast(best.scores, tf.float64))
+        raw = log_odds(tf.cast(best.scores, tf.float64), TensorOperations)
         known = tf.cast(self._known(best.nodes), tf.float64)
         ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
         columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
         raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
         probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
         return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
+
+
+class TensorOperations:
+    """The operations of :class:`xmc_tf.fusion.candidate_numbers.CandidateOperations` in TensorFlow."""
+
+    log = staticmethod(tf.math.log)
+
+    def __init__(self, rows: tf.Tensor, nr_texts: tf.Tensor) -> None:
+        self._rows, self._nr_texts = rows, nr_texts
+
+    def number(self, condition: tf.Tensor) -> tf.Tensor:
+        return tf.cast(condition, tf.float64)
+
+    def only(self, condition: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return tf.where(condition, x, tf.zeros_like(x))
+
+    def maximum(self, x: tf.Tensor, y: float) -> tf.Tensor:
+        return tf.maximum(x, tf.constant(y, tf.float64))
+
+    @staticmethod
+    def clip(x: tf.Tensor, least: float, most: float) -> tf.Tensor:
+        return tf.clip_by_value(x, tf.constant(least, tf.float64), tf.constant(most, tf.float64))
+
+    def best_of_text(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.math.unsorted_segment_max(x, self._rows, self._nr_texts), self._rows)
+
+    def sum_of_text(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.math.unsorted_segment_sum(x, self._rows, self._nr_texts), self._rows)
 
 
 class NameSimilarity(tf.Module):
@@ -173,18 +176,15 @@ class NameSimilarity(tf.Module):
 def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
     """Return the mention of each candidate, with zeros for candidates that are not mentioned."""
     if mentions is None:
-        nothing, no_share = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
-        return GraphMentions(keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing)
+        whole, real = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
+        return GraphMentions(
+            keys, worth=real, grade=whole, coverage=real, counts=whole, position=real, inside=whole, rarity=whole,
+            words=whole,
+        )  # fmt: skip
     place = tf.searchsorted(mentions.keys, keys)
     same = tf.gather(tf.pad(mentions.keys, [[0, 1]], constant_values=-1), place) == keys
     columns = (tf.gather(tf.pad(column, [[0, 1]]), place) for column in mentions[1:])
     return GraphMentions(keys, *(tf.where(same, column, tf.zeros_like(column)) for column in columns))
-
-
-def _log_odds(probability: tf.Tensor) -> tf.Tensor:
-    least = 1.0 / (1.0 + np.exp(LARGEST))
-    probability = tf.clip_by_value(probability, tf.constant(least, tf.float64), tf.constant(1.0 - least, tf.float64))
-    return tf.math.log(probability / (1.0 - probability))
 
 
 def _best(rows: tf.Tensor, labels: tf.Tensor, probability: tf.Tensor, count: tf.Tensor, most: int) -> Beam:
