@@ -59,7 +59,7 @@ def test_at_most_so_many_of_each_kind(collection, model):
 
 def test_a_number_that_is_a_limit_is_said_to_be_one(audit):
     one = dataclasses.replace(audit, findings=audit.of_kind("missing")[:3], most=3)
-    assert str(one).startswith("the first 3 missing, 0 wrong")
+    assert str(one).startswith("the first 3 missing labels, 0 wrong labels")
     assert str(dataclasses.replace(one, most=4)).startswith("3 missing")
 
 

@@ -48,7 +48,7 @@ def in_folder(place, tmp_path, monkeypatch):
 
 def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
     audit(["data.csv", "-m", "model", "-o", "audit", "--most", "20"])
-    assert "the first 20 missing, the first 20 wrong" in capsys.readouterr().out
+    assert "the first 20 missing labels, the first 20 wrong labels" in capsys.readouterr().out
     with (tmp_path / "audit" / "findings.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert all(row["document"] == f"doc-{row['row']}" for row in rows if row["row"])
@@ -75,7 +75,7 @@ def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
 def test_the_page_shows_the_findings(in_folder, tmp_path):
     audit(["data.csv", "-m", "model", "-o", "audit", "--id-column", "place"])
     page = (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
-    for section in ("Summary", "Missing", "Wrong"):
+    for section in ("Summary", "Missing labels", "Wrong labels"):
         assert re.search(rf"<h2 [^>]*>{section}</h2>", page)
     assert "most similar documents have it" in page
     assert 'id="missing-table"' in page

@@ -8,7 +8,10 @@ from scipy.sparse import csr_matrix
 
 from tests.report.cases import inputs
 from tests.serving.browser import page
+from xmc_tf.audit import Audit, AuditData, Finding
+from xmc_tf.data import Features
 from xmc_tf.report import ReportInputs, write_report
+from xmc_tf.report.audit_files import write_audit
 
 pytestmark = [pytest.mark.usefixtures("chromium"), pytest.mark.full]
 
@@ -86,6 +89,39 @@ def test_nothing_overflows_and_wide_tables_scroll_in_their_box(tab, width):
         ".every(one => getComputedStyle(one).overflowX === 'auto' && one.tabIndex === 0 && one.ariaLabel)"
     )
     assert wide
+
+
+def test_a_table_that_is_too_wide_says_so_and_keeps_its_first_column(tab):
+    show(tab, 390)
+    box = "document.querySelector('.scroll:has(.thresholds)')"
+    head = f"{box}.querySelector('tbody th')"
+    assert "Scroll sideways" in tab.js(f"getComputedStyle({box}, '::before').content")
+    place = tab.js(f"{head}.getBoundingClientRect().left")
+    tab.js(f"{box}.scrollLeft = 150")
+    assert tab.js(f"[{box}.scrollLeft, {head}.getBoundingClientRect().left]") == [150, place]
+    show(tab, 1920)
+    assert tab.js(f"getComputedStyle({box}, '::before').content") == "none"
+
+
+def test_an_audit_breaks_no_word_on_a_desktop(tab, tmp_path):
+    names, text = ["module: scipy.interpolate.fitpack_py", "3d-reconstruction-of-buildings"], "A text. " * 30
+    data = AuditData(
+        Features(csr_matrix((1, 1))), csr_matrix((1, 2)), score=None, texts=[text], names=names, documents=["line 1873"]
+    )
+    rows = [("missing", 0, 1, None), ("same labels", None, 0, 1), ("silent name", None, 0, None)]
+    audit = Audit([Finding(kind, row, one, two, 0.9, 2.0, "its name: " * 20) for kind, row, one, two in rows], data)
+    assert str(audit).startswith(
+        "1 missing label, 0 wrong labels, 0 pairs of duplicates, 1 pair of same labels, 1 silent"
+    )
+    tab.open(write_audit(audit, tmp_path).as_uri())
+    lines = "[...document.querySelectorAll('.findings thead button, .findings .label bdi')].map(one => {"
+    lines += " const range = document.createRange(); range.selectNodeContents(one);"
+    lines += " return [one.textContent, new Set([...range.getClientRects()].map(box => box.top)).size]; })"
+    found = tab.js(lines)
+    assert {head for head, _ in found} > {"document", "other label", *names}
+    most = {names[0]: 3, names[1]: 2}  # broken at a space, a point or a hyphen only
+    assert all(count <= most.get(cell, 1) for cell, count in found), found
+    assert tab.js("document.body.innerText").count("1 missing label.") == 1
 
 
 @pytest.mark.parametrize("dark", [False, True])

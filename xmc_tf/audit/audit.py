@@ -1,12 +1,11 @@
 """Find the labels of documents that are probably missing or wrong, and explain why."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.audit.data import KINDS, MISSING, WRONG, AuditData, Finding
+from xmc_tf.audit.data import KINDS, MISSING, NOUNS, WRONG, AuditData, Finding
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
 from xmc_tf.audit.label_error_model import weigh
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
@@ -62,17 +61,16 @@ class Audit:
         return " ".join(str(self.data.texts[finding.row]).split())
 
     def __str__(self) -> str:
-        counts = Counter(one.kind for one in self.findings)
-        listed = ", ".join(f"{self.count_text(counts[kind])} {kind}" for kind in KINDS)
-        return f"{listed} in {self.data.Y.shape[0]:,} documents"
+        return f"{', '.join(map(self.counted, KINDS))} in {self.data.Y.shape[0]:,} documents"
 
-    def count_text(self, count: int) -> str:
-        """Return the number of findings of a kind as text, such as "the first 500" if there may be more.
+    def counted(self, kind: str) -> str:
+        """Return the number of findings of a kind as text, such as "the first 500 missing labels" if there may be more.
 
         Args:
-            count: the number of findings.
+            kind: one of ``KINDS``.
         """
-        return f"the first {count:,}" if count == self.most else f"{count:,}"
+        count = len(self.of_kind(kind))
+        return f"{'the first ' if count == self.most else ''}{count:,} {NOUNS[kind][count != 1]}"
 
 
 def audit_labels(data: AuditData, most: int = MOST) -> Audit:

@@ -23,6 +23,13 @@ KINDS = {
     SILENT_NAME: "A label whose name is in none of its texts.",
 }
 """The kinds of findings, each with its meaning."""
+NOUNS = {
+    MISSING: ("missing label", "missing labels"),
+    WRONG: ("wrong label", "wrong labels"),
+    DUPLICATES: ("pair of duplicates", "pairs of duplicates"),
+    SAME_LABELS: ("pair of same labels", "pairs of same labels"),
+    SILENT_NAME: ("silent name", "silent names"),
+}  # one finding of a kind, and several
 
 FoldScores = tuple[csr_matrix, csr_matrix, csr_matrix]
 ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]

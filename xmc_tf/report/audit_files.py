@@ -5,7 +5,7 @@ from pathlib import Path
 
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
-from xmc_tf.audit.data import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
+from xmc_tf.audit.data import DUPLICATES, MISSING, NOUNS, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.report.page.elements import Cell, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import GENERATOR, whole_page
@@ -49,7 +49,7 @@ def write_audit(
     write_csv(folder / FINDINGS, HEADER, _rows(audit, ids or {}))
     with atomic_file(folder / PAGE) as part:
         body = "\n".join(filter(None, [_summary(audit), *(_findings(audit, kind) for kind in KINDS)]))
-        part.write_text(whole_page(title, text(str(audit)), body, FINDINGS), encoding="utf-8", errors="replace")
+        part.write_text(whole_page(title, text(str(audit), 300), body, FINDINGS), encoding="utf-8", errors="replace")
     return folder / PAGE
 
 
@@ -71,8 +71,7 @@ def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
 
 
 def _summary(audit: Audit) -> Html:
-    kinds = ((kind, audit.count_text(len(audit.of_kind(kind))), about) for kind, about in KINDS.items())
-    lines = "".join(f"<li>{text(kind)}: {count}. {text(about)}</li>" for kind, count, about in kinds)
+    lines = "".join(f"<li>{text(audit.counted(kind))}. {text(about)}</li>" for kind, about in KINDS.items())
     return section(
         "summary", "Summary", paragraph("Each document was checked by rankers that were trained without it."),
         f"<ul>{lines}</ul>",
@@ -88,13 +87,15 @@ def _findings(audit: Audit, kind: str) -> Html:
     if not found:
         return ""
     rows = [_cells(audit, one) for one in found[:_SHOWN]]
-    about = f"{KINDS[kind]} The table shows {len(rows):,} of {len(found):,}; {FINDINGS} has all of them."
-    caption = f"Findings of the kind {kind}, those with the largest gain first"
+    rest = f" The table shows {len(rows):,} of {len(found):,}; {FINDINGS} has all of them."
+    about = KINDS[kind] + (rest if len(rows) < len(found) else "")
+    title = NOUNS[kind][1].capitalize()
     numbers = ["sure"] if kind in (MISSING, WRONG) else ["sure", "gain"]  # of a single label, both are the same
     identifier = kind.replace(" ", "")
     columns = [*_TEXTS[kind], *numbers]
-    html = table(caption, columns, rows, style="sortable findings", tall=f"{identifier}-table", about=_HINTS)
-    return section(identifier, kind.capitalize(), paragraph(text(about, 300), "note"), html)
+    caption, tall = f"{title}, largest gain first", f"{identifier}-table"
+    html = table(caption, columns, rows, style="sortable findings", tall=tall, about=_HINTS)
+    return section(identifier, title, paragraph(text(about, 300), "note"), html)
 
 
 def _cells(audit: Audit, one: Finding) -> list[Cell]:

@@ -55,12 +55,17 @@ for (const table of document.querySelectorAll('table.sortable')) {
     state.textContent = words.length ? `${seen.toLocaleString('en')} of ${rows.length.toLocaleString('en')} rows` : '';
   });
 }
+const watch = new ResizeObserver(boxes => {
+  for (const {target} of boxes) target.classList.toggle('more', target.scrollWidth > target.clientWidth + 1);
+});
+for (const box of document.querySelectorAll('.scroll')) watch.observe(box);
 """
 
 STYLE = """
 :root {
   color-scheme: light dark;
   --ground: #fbfaf7; --card: #ffffff; --ink: #1d2126; --quiet: #59616b; --line: #dddad2; --soft: #f1efe9;
+  --edge: #1d212640;
   --accent: #0b5d7a; --good: #1d6b34; --bad: #a3281f; --good-ground: #e3f1e4; --bad-ground: #fbe6e3;
   --heat: 11, 93, 122; --heat-most: .6; --word: 196, 132, 0; --word-most: .55;
   --s0: #0b5d7a; --s1: #b4521e; --s2: #4f7a1f; --s3: #7a3e9d; --s4: #836700; --s5: #5b5f66;
@@ -68,6 +73,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root {
     --ground: #15181c; --card: #1d2126; --ink: #e8e6e1; --quiet: #a4abb4; --line: #363c44; --soft: #23282e;
+    --edge: #000000cc;
     --accent: #7cc4dc; --good: #8fd3a0; --bad: #ffaaa0; --good-ground: #1d3524; --bad-ground: #43211d;
     --heat: 124, 196, 220; --heat-most: .42; --word: 235, 180, 60; --word-most: .34;
     --s0: #7cc4dc; --s1: #f0a47a; --s2: #a8cf76; --s3: #cfa3e8; --s4: #e0c45c; --s5: #bdc2c9;
@@ -102,7 +108,14 @@ section:first-child { border-top: 0; padding-top: 0; margin-top: 0; }
   padding: .55rem .8rem .6rem; }
 .tiles dt { color: var(--quiet); font-size: .85rem; }
 .tiles dd { margin: 0; font-size: 1.45rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
-.scroll { overflow-x: auto; margin: 0 0 1.1rem; max-width: 100%; width: fit-content; }
+/* A shadow at an edge says that there is more beyond it: the first two layers scroll with the table and hide it. */
+.scroll { overflow-x: auto; margin: 0 0 1.1rem; max-width: 100%; width: fit-content; background:
+  linear-gradient(to right, var(--ground) 50%, transparent) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--ground) 50%, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--edge), transparent) left / .75rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--edge), transparent) right / .75rem 100% no-repeat scroll; }
+.more::before { content: "Scroll sideways for all columns \\2192"; position: sticky; left: 0; display: block;
+  width: fit-content; color: var(--quiet); font-size: .85rem; padding: .2rem .45rem; }
 .tall { max-height: 34rem; overflow-y: auto; border: 1px solid var(--line); border-radius: .4rem; width: 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .93rem; }
 .caption { margin: 0 0 .25rem; }
@@ -114,11 +127,14 @@ th.text, td.text { text-align: left; overflow-wrap: anywhere; }
 tbody th { font-weight: 400; min-width: 8rem; max-width: 24rem; }
 tbody th.number { min-width: 0; }
 td.best { font-weight: 700; }
-.findings th.text, .findings td.text { overflow-wrap: anywhere; min-width: 5.5rem; }
-.findings td.label { font-weight: 600; min-width: 8rem; max-width: 11rem; }
-.findings td.text:nth-child(3) { min-width: 11rem; }
+.findings { table-layout: fixed; }
+.findings th.text, .findings td.text { overflow-wrap: break-word; min-width: 0; max-width: none; }
+.findings thead th { white-space: nowrap; }
+.findings thead .document { width: 7.5rem; } .findings thead .label { width: 12rem; }
+.findings thead .text:not(.document, .label, .why) { width: 27%; }
+.findings thead .sure, .findings thead .gain { width: 5.5rem; }
+.findings .label { font-weight: 600; } .findings .why { font-size: inherit; }
 .scroll:has(.findings) { max-height: 80vh; }
-.findings td.why { min-width: 14rem; }
 code { font-size: .93em; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--soft); }
 th button { all: unset; cursor: pointer; font: inherit; color: inherit; }
@@ -150,11 +166,8 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .matrix { font-size: .8rem; }
 .matrix td { padding: .15rem .4rem; border: 1px solid var(--ground); min-width: 2.2rem;
   background: rgba(var(--heat), calc(var(--part, 0) * var(--heat-most))); }
-.matrix tbody th { font-size: .85rem; max-width: none; white-space: nowrap; padding: .15rem .5rem; position: sticky;
-  left: 0;
+.matrix tbody th { font-size: .85rem; max-width: 20rem; padding: .15rem .5rem; position: sticky; left: 0;
   background: var(--ground); }
-.matrix tbody th bdi { display: inline-block; max-width: 13rem; overflow: hidden; text-overflow: ellipsis;
-  vertical-align: bottom; }
 .matrix thead th { padding: .15rem .4rem; text-align: right; }
 .matrix td.own { outline: 1px solid var(--quiet); outline-offset: -1px; }
 .example { background: var(--card); border: 1px solid var(--line); border-radius: .4rem; padding: .8rem 1rem;
@@ -189,12 +202,15 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
   main { grid-column: 2; }
 }
 @media (max-width: 30rem) {
-  .matrix tbody th bdi { max-width: 6.5rem; }
   .layout { padding: 1rem .9rem 3rem; }
   th, td { padding: .3rem .45rem; }
   .tall { max-height: 75vh; }
 }
 @media (max-width: 48rem) {
+  /* The names of the rows stay while the columns scroll. */
+  .scroll :is(thead th:first-child, tbody th) { position: sticky; left: 0; background: var(--ground);
+    box-shadow: inset 0 -1px var(--line); min-width: 7rem; max-width: 10rem; overflow-wrap: break-word; }
+  .tall thead th:first-child { z-index: 2; }
   /* A finding is a paragraph here: five columns would be a letter wide each. */
   .findings thead { position: absolute; left: -100rem; }
   .findings, .findings tbody, .findings tr, .findings tbody th, .findings td { display: block; width: auto; }

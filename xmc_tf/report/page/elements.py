@@ -1,5 +1,6 @@
 """HTML elements: escaped texts, numbers and tables. ``Html`` arguments must be escaped, by ``text`` or ``name``."""
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ Html: TypeAlias = str
 """Text that is HTML already."""
 
 _NAME_LENGTH = 120
+_JOINT = re.compile(r"(?<=\w[._/])(?=\w)")
 # Embeddings and overrides of the writing direction, which could reverse the text after a name.
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
@@ -21,6 +23,10 @@ class Cell:
     kind: str = "number"  # "text" or "number"
     style: str = ""  # CSS class
     shade: float | None = None  # strength of the background, from 0 to 1
+
+    @property
+    def classes(self) -> str:
+        return f"{self.kind} {self.style}".strip()
 
 
 def clean(value: str, most: int = _NAME_LENGTH) -> str:
@@ -38,8 +44,11 @@ def text(value: str, most: int = _NAME_LENGTH) -> Html:
 
 
 def name(value: str) -> Html:
-    """Return an escaped name, isolated so that its writing direction does not affect the text around it."""
-    return f"<bdi>{text(value)}</bdi>"
+    """Return an escaped name, isolated so that its writing direction does not affect the text around it.
+
+    Names such as ``numpy.linalg`` may be broken after a point, a stroke or a slash, not only within a word.
+    """
+    return f"<bdi>{_JOINT.sub('<wbr>', text(value))}</bdi>"
 
 
 def percent(value: float | None) -> str:
@@ -66,7 +75,7 @@ def table(
     """Return a table that scrolls on its own if it is wider than the page. ``about`` maps columns to tooltips."""
     hints = {column: f' title="{escape(hint)}"' for column, hint in (about or {}).items()}
     head = "".join(
-        f'<th scope="col" class="{cell.kind}"{hints.get(column, "")}>{escape(column)}</th>'
+        f'<th scope="col" class="{cell.classes}"{hints.get(column, "")}>{escape(column)}</th>'
         for column, cell in zip(columns, rows[0] if rows else [Cell("")] * len(columns), strict=True)
     )
     body = "\n".join(
@@ -85,9 +94,8 @@ def table(
 def _cell(cell: Cell, is_head: bool) -> Html:
     tag, scope = ("th", ' scope="row"') if is_head else ("td", "")
     sort = "" if cell.sort is None else f' data-sort="{cell.sort:.9g}"'
-    style = f"{cell.kind} {cell.style}".strip()
     shade = "" if cell.shade is None else f' style="--part:{cell.shade:.2f}"'
-    return f'<{tag}{scope} class="{style}"{sort}{shade}>{cell.html}</{tag}>'
+    return f'<{tag}{scope} class="{cell.classes}"{sort}{shade}>{cell.html}</{tag}>'
 
 
 def section(identifier: str, title: str, *parts: Html) -> Html:
