@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +27,6 @@ from xmc_tf.server.page.routes import page_application
 RUN = ("python", "bash")
 SHOWN = ("text", "yaml", "toml", "ini", "csv", "json")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _SHELL = re.compile(r"[|&;<>$`*(]|^(?!xmc-tf [a-z]|python -m xmc_tf\.)")
 _CLUSTER = re.compile(r"\b(horovodrun|mpiexec|xmc-tf launch|xmc_tf\.launch)\b")
 
@@ -41,6 +40,7 @@ class Block:
     language: str
     code: str
     follows: bool  # whether only blank lines are between it and the block before
+    start: int  # where the code begins in the page's text
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
@@ -51,7 +51,7 @@ def blocks(page: Path) -> list[Block]:
     text, found, end = page.read_text(encoding="utf-8"), [], -1
     for match in _FENCE.finditer(text):
         follows = end >= 0 and not text[end : match.start()].strip()
-        found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[1], match[2], follows))
+        found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[1], match[2], follows, match.start(2)))
         end = match.end()
     return found
 
@@ -85,7 +85,7 @@ class Reader:
         for address, start in self.servers.items():
             if address in code:
                 code = code.replace(address, start())
-        block = Block(block.page, block.line, block.language, code, block.follows)
+        block = replace(block, code=code)
         if block.language == "python":
             return self._python(block)
         lines = commands(block)
@@ -164,35 +164,3 @@ def run_page(page: Path, reader: Reader) -> Iterator[tuple[Block, str]]:
             if block.follows and block.language == "text" and printed is not None:
                 yield block, printed
             printed = None
-
-
-def differences(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page's output that a run did not print, in this order.
-
-    Numbers may differ by a quarter, because they depend on the processor and fine-tuning is not deterministic.
-    ``…`` stands for any text.
-    """
-    lines, missing = iter(printed.splitlines()), []
-    for line in filter(None, map(str.strip, shown.splitlines())):
-        if line != "…" and not any(_alike(line, other.strip()) for other in lines):
-            missing.append(line)
-    return missing
-
-
-def _alike(shown: str, printed: str) -> bool:
-    pattern, at = "", 0
-    for match in _NUMBER.finditer(shown):
-        pattern += _literal(shown[at : match.start()]) + f"({_NUMBER.pattern})"
-        at = match.end()
-    found = re.fullmatch(pattern + _literal(shown[at:]), printed)
-    if not found:
-        return False
-    pairs = zip(_NUMBER.findall(shown), found.groups(), strict=True)
-    values = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
-    # Fine-tuning by several threads is not deterministic: the figures of a tiny encoder differ by a tenth and more.
-    return all(abs(a - b) <= 0.05 + 0.25 * max(abs(a), abs(b)) for a, b in values)
-
-
-def _literal(text: str) -> str:
-    """Return a pattern of a text: spaces may be of any width."""
-    return r"\s+".join(map(re.escape, re.split(r"\s+", text))).replace("…", ".*")

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import xmc_tf
 from tests.docs.page_blocks import Reader, blocks, commands, run_page
+from tests.docs.shown_outputs import compared
 from tests.docs.test_pages import parsed
 from tests.docs.tiny_data import write_files
 from tests.serving.stand_in import rest
@@ -40,7 +41,6 @@ INSTEAD = {
     "max_steps=5000": "max_steps=4",
 }
 SERVER = "http://localhost:8501"
-_SHOWN_NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?!\w)")
 
 
 def names():
@@ -108,13 +108,6 @@ def reader_in(folder, **servers):
     return reader
 
 
-def read(page, folder, **servers):
-    reader = reader_in(folder, **servers)
-    for _ in run_page(page, reader):
-        pass
-    return reader.names
-
-
 def test_readme_trains_measures_and_exports(after_readme):
     assert (after_readme / "served" / "1" / "saved_model.pb").is_file()
     assert (after_readme / "report").is_dir()
@@ -137,20 +130,22 @@ def _without_numbers(line):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_runs(page, folder):
+def test_a_page_runs(page, folder, renew):
     with answering(folder, page.read_text(encoding="utf-8")) as url:
-        read(page, folder, **{SERVER: url})
+        outputs = list(run_page(page, reader_in(folder, **{SERVER: url})))
+    wrong = compared(page, outputs, renew)
+    assert wrong == "", wrong
 
 
 class Checker(doctest.OutputChecker):
-    """Compare the outputs that are shown; ``…`` stands for anything, and a number with decimals for any other one."""
+    """Compare the outputs that are shown, number for number; ``…`` stands for any text."""
 
     def check_output(self, want, got, optionflags):
         """Return whether the output is as shown."""
         if not want:
             return True
-        numbers = _SHOWN_NUMBER.sub("...", want).replace("…", "...")
-        return super().check_output(numbers, got, optionflags | doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        flags = optionflags | doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        return super().check_output(want.replace("…", "..."), got, flags)
 
 
 @pytest.mark.parametrize("name", DOCSTRINGS)

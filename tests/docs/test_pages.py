@@ -12,7 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.distributed.launch import REPOSITORY
-from tests.docs.page_blocks import RUN, SHOWN, Reader, blocks, command_name, commands, differences, parser_of, run_page
+from tests.docs.page_blocks import RUN, SHOWN, Reader, blocks, command_name, commands, parser_of, run_page
+from tests.docs.shown_outputs import compared, is_shown, renewed, rewrite
 from tests.serving.stand_in import over_grpc, rest
 from xmc_tf.__main__ import MODULES
 
@@ -34,8 +35,8 @@ def title(page):
     return page.stem
 
 
-def read(page, folder, monkeypatch):
-    """Run a page in a folder, and return the lines that it shows and no run printed."""
+def read(page, folder, monkeypatch, renew):
+    """Run a page in a folder, and return how the outputs that it shows differ; with ``renew``, rewrite them."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "110")  # 80 in the processes of pytest-xdist
     export = folder / "served" / "1"
@@ -44,28 +45,28 @@ def read(page, folder, monkeypatch):
             REST: lambda: stack.enter_context(rest(export)),
             GRPC: lambda: stack.enter_context(over_grpc(export)),
         }
-        outputs = run_page(page, Reader(folder, servers))
-        return [f"{block}: {line}" for block, out in outputs for line in differences(block.code, out)]
+        outputs = list(run_page(page, Reader(folder, servers)))
+    return compared(page, outputs, renew)
 
 
 @pytest.fixture(scope="module")
-def after_the_tutorial(tmp_path_factory):
+def after_the_tutorial(tmp_path_factory, renew):
     folder = tmp_path_factory.mktemp("tutorial")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        wrong = read(TUTORIAL, folder, monkeypatch)
+        wrong = read(TUTORIAL, folder, monkeypatch, renew)
     return folder, wrong
 
 
 @pytest.mark.full
 def test_the_tutorial_prints_what_it_shows(after_the_tutorial):
     folder, wrong = after_the_tutorial
-    assert wrong == []
+    assert wrong == "", wrong
     assert (folder / "served" / "1" / "saved_model.pb").is_file()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("page", GUIDES, ids=title)
-def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch):
+def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch, renew):
     folder = tmp_path / "work"
     shutil.copytree(after_the_tutorial[0], folder, copy_function=os.link)
     if page.stem in WITHOUT_FIGURES:
@@ -74,7 +75,8 @@ def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkey
             if path.is_file():
                 path.unlink()
         (folder / "data.csv").write_text("".join([head, *rows[::5]]), encoding="utf-8")
-    assert read(page, folder, monkeypatch) == []
+    wrong = read(page, folder, monkeypatch, renew)
+    assert wrong == "", wrong
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
@@ -131,10 +133,29 @@ def test_all_pages_are_found():
     } == WITHOUT_EXAMPLES
 
 
-def test_a_wrong_output_is_noticed():
-    printed = "   @1    @3\nprecision  62.72  50.00\nnumpy.sort 0.91\n"
-    assert differences("@1  @3\nprecision  61.9  50.4\n", printed) == []
-    assert differences("precision  …\nnumpy.sort  0.91", printed) == []
-    assert differences("precision  42.72  50.00\n", printed) == ["precision  42.72  50.00"]
-    assert differences("numpy.sort  0.91\nprecision  62.72  50.00\n", printed) == ["precision  62.72  50.00"]
-    assert differences("numpy.argsort  0.91\n", printed) == ["numpy.argsort  0.91"]
+PRINTED = "reading\n   @1    @3\nP  62.72  50.00\nR  21.10  48.51\nin 3.2 s\nnumpy.sort 0.91\ndone\n"
+SHOWN_OUTPUTS = [  # what a page shows, whether it is what was printed, and what it shows after a renewal
+    ("…\n@1  @3\nP  62.72  50.00\n…\n", True, "…\n   @1    @3\nP  62.72  50.00\n…\n"),
+    ("…\n@1  @3\nP  62.71  50.00\n…\n", False, "…\n   @1    @3\nP  62.72  50.00\n…\n"),
+    ("…\nP  62.7…\n…\ndone\n", True, "…\nP  62.7…\n…\ndone\n"),
+    ("…\nP  61.9…\n…\ndone\n", False, "…\nP  62.7…\n…\ndone\n"),
+    ("…\nin … s\n…\n", True, "…\nin … s\n…\n"),
+    ("…\nnumpy.argsort 0.92\ndone\n", False, "…\nnumpy.sort 0.91\ndone\n"),
+    ("…\nR  21.10  48.51\nnumpy.sort 0.91\n…\n", False, "…\nR  21.10  48.51\nin 3.2 s\n…\n"),
+    ("reading\n…\nnumpy.sort 0.91\n", False, "reading\n…\nnumpy.sort 0.91\n…\n"),
+    ("R  21.11  48.51\n…\n", False, "…\nR  21.10  48.51\n…\n"),
+    ("P  62.72  50.00\n", False, PRINTED),
+]  # fmt: skip
+
+
+def test_an_output_is_shown_number_for_number_and_renewed_from_a_run(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"```bash\nx\n```\n\n```text\n{shown}```\n\n" for shown, _, _ in SHOWN_OUTPUTS))
+    found = [block for block in blocks(page) if block.language == "text"]
+    assert [is_shown(block.code, PRINTED) for block in found] == [right for _, right, _ in SHOWN_OUTPUTS]
+    assert [renewed(block.code, PRINTED) for block in found] == [after for _, _, after in SHOWN_OUTPUTS]
+    wrong = [block for block, (_, right, _) in zip(found, SHOWN_OUTPUTS, strict=True) if not right]
+    assert rewrite(page, [(block, PRINTED) for block in found]) == wrong
+    again = [block for block in blocks(page) if block.language == "text"]
+    assert all(is_shown(block.code, PRINTED) for block in again)
+    assert len(again) == len(found)

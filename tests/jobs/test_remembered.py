@@ -125,7 +125,7 @@ def test_a_training_says_whether_documents_can_be_appended(folder, tmp_path, cap
     flags = [str(table), "-m", str(tmp_path / "model"), "--effort", "fast", "--verbose-level", "0"]
     train(flags)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "are kept (0.0 MB), so that documents can be appended and labels corrected" in shown
+    assert re.search(r"are kept \([1-9]\d* KB\), so that documents can be appended and labels corrected", shown)
     assert (tmp_path / "model" / "training" / "X.npz").is_file()
     train([*flags, "--keep-training-data", "false"])
     shown = " ".join(capsys.readouterr().out.split())

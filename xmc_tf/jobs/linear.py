@@ -28,6 +28,7 @@ from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linea
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.plan.stages import size
 from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import Summary, summary_of
@@ -289,12 +290,12 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
             f"labels are identifiers, such as {identifiers[0]}: --names-file FILE, a SKOS vocabulary or lines of "
             "identifier, tab and name, makes their names evidence"
         )
-    grows, size = model.own_training is not None, f"{8 * training.features.of(params.tfidf)[1].nnz / 1e6:,.1f} MB"
+    grows, space = model.own_training is not None, size(8.0 * training.features.of(params.tfidf)[1].nnz)
     out.append(
-        f"the features of the documents are kept ({size}), so that documents can be appended and labels corrected; "
+        f"the features of the documents are kept ({space}), so that documents can be appended and labels corrected; "
         "anyone who has the model can read them (--keep-training-data false leaves them out)"
         if grows else f"documents cannot be appended to this model, nor labels corrected; to allow it, train with "
-        f"--keep-training-data true, which takes {size}"
+        f"--keep-training-data true, which takes {space}"
     )  # fmt: skip
     if validation := about.documents["validation"]:
         both = about.documents["train"] + validation
@@ -310,7 +311,7 @@ def warn_of_case(names: Sequence[str]) -> None:
     alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
     if alike:
         _LOG.warning(
-            "%s of %s labels differ from another label only in upper and lower case, such as %r and %r, and are "
-            "trained as different labels; use one spelling in the table to train them as one",
+            "labels that differ only in upper and lower case are trained as different labels (%s of %s, such as %r and "
+            "%r); use one spelling in the table to train them as one",
             f"{len(alike):,}", f"{len(names):,}", *alike[0],
         )  # fmt: skip

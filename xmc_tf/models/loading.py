@@ -24,7 +24,7 @@ def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
 
     Example:
         >>> load("model").best(["gradient of a sparse matrix"], k=3)
-        [[('scipy.sparse', 0.71), …]]
+        [[('scipy.sparse', …), …]]
 
     Args:
         folder: the model folder; or ``hf://user/model`` or ``hf://user/model@revision`` for a model on the Hugging Face

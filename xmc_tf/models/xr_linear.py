@@ -43,7 +43,7 @@ class XRLinear(LinearParts, Model):
     Example:
         >>> model = XRLinear.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
-        [[('scipy.sparse', 0.71), …]]
+        [[('scipy.sparse', …), …]]
     """
 
     __signature__ = inspect.Signature()  # users create models with train and load, not from parts

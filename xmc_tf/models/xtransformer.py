@@ -86,7 +86,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
     Example:
         >>> model = XTransformer.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
-        [[('scipy.sparse', 0.71), …]]
+        [[('scipy.sparse', …), …]]
     """
 
     @classmethod

@@ -4,7 +4,7 @@ Example:
     >>> from xmc_tf.sklearn import XMCClassifier
     >>> classifier = XMCClassifier().fit(texts, labels)  # labels: a list of names for each text
     >>> classifier.top_k(["gradient of a sparse matrix"], k=3)
-    [[('scipy.sparse', 0.71), …]]
+    [[('scipy.sparse', …), …]]
 """
 
 from xmc_tf.common.errors import InputError
