@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 REQUIRED = set(filter(None, os.environ.get("XMC_TF_REQUIRE", "").split(",")))
-KNOWN = {"annif", "chromium", "horovod", "sshd"}
+KNOWN = {"annif", "chromium", "encoder", "horovod", "sshd"}
 
 if unknown := REQUIRED - KNOWN:
     raise pytest.UsageError(f"XMC_TF_REQUIRE: {', '.join(sorted(unknown))} is none of {', '.join(sorted(KNOWN))}")

@@ -106,6 +106,7 @@ def main() -> None:
     counts = dict.fromkeys(
         ("tracebacks", "hangs", "signals", "other_codes", "files_lost", "control_characters", "silent", "ok"), 0
     )
+    refused = 0
     cases = chosen(arguments.cases, arguments.first, arguments.match)
     with tempfile.TemporaryDirectory(prefix="bad-input-") as name:
         inputs = Path(name, "in")
@@ -116,11 +117,16 @@ def main() -> None:
         for number, case in enumerate(cases, 1):
             outcome = run(case, inputs)
             counts[outcome.verdict] += 1
+            refused += outcome.refused
             if outcome.verdict != "ok":
                 said = outcome.said.replace("\n", "\n    ")
                 print(f"{outcome.verdict}: {case}\n    {said}", file=sys.stderr, flush=True)
             progress.case(number, number - counts["ok"])
-    print(json.dumps({"commands": len(cases), **counts, "processor_seconds": round(processor_seconds())}))
+    print(
+        json.dumps(
+            {"commands": len(cases), **counts, "refused": refused, "processor_seconds": round(processor_seconds())}
+        )
+    )
     sys.exit(counts["ok"] != len(cases))
 
 

@@ -66,5 +66,6 @@ def test_the_command_line_names_files_that_are_there(tmp_path):
 def test_the_image_copies_files_that_are_there():
     lines = (SETTINGS.parents[1] / "docker" / "serving.Dockerfile").read_text().splitlines()
     copied = [shlex.split(line)[1:-1] for line in lines if line.startswith("COPY")]
+    assert copied
     for name in (name for names in copied for name in names if not name.startswith("--")):
         assert (SETTINGS.parents[1] / name).is_file(), name
