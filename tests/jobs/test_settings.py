@@ -1,6 +1,7 @@
 """The choice of settings from the size of the data, the time and the effort."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_without_validation_documents_nothing_is_tried():
 def test_less_time_tries_less_on_fewer_documents():
     plenty = choose_settings(LARGE, DEFAULTS, minutes=1e6)
     assert _names(plenty) == _names(choose_settings(LARGE, DEFAULTS))
-    training = 12 * estimated_seconds(LARGE) / 60
+    training = (12 * estimated_seconds(LARGE) + 2e-3 * LARGE.labels) / 60
     some = choose_settings(LARGE, DEFAULTS, minutes=training + 8 * estimated_seconds(LARGE, 50_000) / 60)
     assert len(some.params.trees) == 4
     assert 0 < len(some.steps) < len(plenty.steps) or some.sample < plenty.sample
@@ -83,6 +84,10 @@ def test_less_time_tries_less_on_fewer_documents():
     assert "leaves no time" in none.reasons[-1]
     least = choose_settings(LARGE, DEFAULTS, minutes=0.1, effort="best")
     assert "--effort fast instead of best, for --minutes 0.1" in least.reasons
+    # Labels take time of their own, besides the documents.
+    many = dataclasses.replace(SMALL, labels=200_000)
+    spans = [announcement(one, choose_settings(one, DEFAULTS, effort="fast")) for one in (SMALL, many)]
+    assert [re.search("about (.*) or less", span)[1] for span in spans] == ["a minute", "7 minutes"]
     assert announcement(LARGE, least).endswith("(--effort fast)")  # the first line names the effort of the last
     assert (len(least.params.trees), least.steps) == (1, ())
 

@@ -19,6 +19,7 @@ COMPARED_TREES = 2
 _SHAPES = ("max_leaf_size", "nr_splits", "min_codes", "trees")
 _SAMPLE = {"balanced": 50_000, "best": 200_000}  # documents that settings are compared on
 _RATE = 1e-5  # seconds per document and word, with default settings; measured on two cores of a server
+_LABEL = 2e-3  # seconds per label of the final training, for its probabilities and its name; measured on the same
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def announcement(shape: DataShape, settings: Settings) -> str:
 
 def _seconds(shape: DataShape, effort: str) -> float:
     """Estimate the duration of the final training run, including label trees and label names as evidence."""
-    return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape)
+    return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape) + shape.labels * _LABEL
 
 
 def _affordable_effort(shape: DataShape, minutes: float | None, effort: str, reasons: list[str]) -> str:
