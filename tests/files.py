@@ -1,8 +1,12 @@
 """What the files below a folder contain, and damage to a file."""
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # what lets root write to and read from any folder
+_CAPABILITY_VERSION = 0x20080522
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -34,3 +38,36 @@ def flipped(path: Path, position: float = 0.5, bits: int = 1) -> Iterator[None]:
         yield
     finally:
         path.write_bytes(before)
+
+
+def obey_permissions() -> Callable[[], None]:
+    """Give up the right to ignore the permissions of files and folders, which root has; return what takes it back."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, each in two halves
+    if libc.capget(head, sets) != 0:
+        return lambda: None
+    before = sets[0]
+    sets[0] &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
+    libc.capset(head, sets)
+
+    def take_back() -> None:
+        sets[0] = before
+        libc.capset(head, sets)
+
+    return take_back
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Let nothing be written in a folder or to its files within the ``with`` block."""
+    places = [folder, *folder.rglob("*")]
+    for path in places:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    take_back = obey_permissions()
+    try:
+        yield
+    finally:
+        take_back()
+        for path in places:
+            path.chmod(0o755 if path.is_dir() else 0o644)

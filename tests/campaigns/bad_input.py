@@ -122,11 +122,8 @@ def main() -> None:
                 said = outcome.said.replace("\n", "\n    ")
                 print(f"{outcome.verdict}: {case}\n    {said}", file=sys.stderr, flush=True)
             progress.case(number, number - counts["ok"])
-    print(
-        json.dumps(
-            {"commands": len(cases), **counts, "refused": refused, "processor_seconds": round(processor_seconds())}
-        )
-    )
+    used = round(processor_seconds())
+    print(json.dumps({"commands": len(cases), **counts, "refused": refused, "processor_seconds": used}))
     sys.exit(counts["ok"] != len(cases))
 
 

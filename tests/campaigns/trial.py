@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.campaigns.hostile import FILES
+from tests.files import obey_permissions
 from xmc_tf.tables.connections import close_all
 
 LIMIT_S = 600.0  # what takes longer waits for something
@@ -31,8 +32,6 @@ PROCESSOR_S = 120  # what takes more of the processor, which no other program of
 _MEMORY = 8 << 30  # of a child; what claims more than its files justify fails here and not on the user's machine
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS: mounts that only the child sees
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
-_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # what lets root write to and read from any folder
-_CAPABILITY_VERSION = 0x20080522
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def _become(case: Case, folder: Path, log: Path) -> None:
             shutil.copytree(folder / "model", disk, dirs_exist_ok=True)
     if largest:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    _obey_permissions()
+    obey_permissions()
 
 
 def _limit_processor() -> None:
@@ -205,16 +204,6 @@ def _mount(folder: Path, size: int) -> bool:
         and libc.mount(None, b"/", None, _PRIVATE, None) == 0
         and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode()) == 0
     )
-
-
-def _obey_permissions() -> None:
-    """Give up the right to ignore the permissions of files and folders, which root has."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, each in two halves
-    if libc.capget(head, sets) == 0:
-        sets[0] &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
-        libc.capset(head, sets)
 
 
 def _wait(child: int, limit_s: float) -> int | None:

@@ -141,7 +141,13 @@ def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
 
 
 def test_a_folder_for_a_model(place):
-    for path in ("new", "m", "old", "exp", "exp/model", "served/2", "."):
+    for path in (".", "exp"):  # among other files
+        with pytest.raises(InputError, match=f"-m {path} holds other files"):
+            refuse_model_folder("-m", path, {})
+    os.makedirs("disk/lost+found")
+    for name in ("disk/.keep", "disk/train.log"):
+        open(name, "w").close()
+    for path in ("new", "m", "old", "exp/model", "served/2", "disk"):
         refuse_model_folder("-m", path, {"-x": "X.npz", "-y": "exp/X.npz"})
     for path in ("m/sub", "old/a/b", "pecos/sub", "served/1/2", "m/tree"):
         with pytest.raises(InputError, match="lies inside the"):

@@ -1,11 +1,12 @@
 """Tests of names with control characters, and of names that are not UTF-8."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-from xmc_tf.common.process.terminal import printable
+from xmc_tf.common.process.terminal import printable, printable_json
 from xmc_tf.prepare import main as prepare_main
 
 _SHOW = """
@@ -42,9 +43,18 @@ def test_a_command_shows_any_name(name):
     done = subprocess.run([sys.executable, "-c", _SHOW, name], capture_output=True, timeout=60, check=False)
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
-    assert b"\x1b" not in done.stderr
+    assert b"\x1b" not in done.stderr + done.stdout
+    assert done.stdout.count(b"npz") == 1
     assert done.stderr.count(b"npz") == 2
     assert b"fix:      look" in done.stderr
+
+
+def test_json_stays_json():
+    content = {"name": "\x1b[31m \x9b \U000e0001 👩\u200d🚀 \udcff", "é": [1, "\n"]}
+    text = printable_json(content)
+    assert json.loads(text) == content
+    assert "é" in text
+    assert printable(text) == text
 
 
 def test_a_result_and_an_unknown_argument_show_the_name_of_a_file_escaped(tmp_path, capsys):

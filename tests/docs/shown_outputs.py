@@ -56,7 +56,7 @@ def renewed(shown: str, printed: str) -> str:
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
     parts = _parts([line.rstrip() for line in shown.splitlines() if line.strip()])
     places = _places(parts, lines)
-    if places is None or (len(parts) == 1 and len(parts[0]) != len(lines)):  # all lines are shown
+    if places is None or (len(parts) == 1 and _others(parts[0], lines, places[0])):  # all lines are shown
         return "".join(f"{line}\n" for line in lines)
     out: list[str] = []
     end = 0
@@ -65,6 +65,12 @@ def renewed(shown: str, printed: str) -> str:
         end = place + len(part)
         out += [_with_gaps(line, lines[place + at]) for at, line in enumerate(part)]
     return "".join(f"{line}\n" for line in (out if end == len(lines) else [*out, ANY]))
+
+
+def _others(part: Sequence[str], lines: Sequence[str], place: int) -> bool:
+    """Return whether there are more or fewer lines than in a part, some of which have changed, too."""
+    same = all(is_shown(line, lines[place + at]) for at, line in enumerate(part))
+    return len(part) != len(lines) and not same
 
 
 def _parts(lines: Sequence[str]) -> list[list[str]]:

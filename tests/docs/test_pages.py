@@ -144,7 +144,8 @@ SHOWN_OUTPUTS = [  # what a page shows, whether it is what was printed, and what
     ("…\nR  21.10  48.51\nnumpy.sort 0.91\n…\n", False, "…\nR  21.10  48.51\nin 3.2 s\n…\n"),
     ("reading\n…\nnumpy.sort 0.91\n", False, "reading\n…\nnumpy.sort 0.91\n…\n"),
     ("R  21.11  48.51\n…\n", False, "…\nR  21.10  48.51\n…\n"),
-    ("P  62.72  50.00\n", False, PRINTED),
+    ("P  62.72  50.00\n", False, "…\nP  62.72  50.00\n…\n"),
+    ("P  62.71  50.00\n", False, PRINTED),
 ]  # fmt: skip
 
 

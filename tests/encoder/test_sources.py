@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+from pathlib import Path
 
 import huggingface_hub.constants
 import numpy as np
@@ -13,7 +15,9 @@ from tests.encoder.other_files import save_as_torch_does, torch_weights
 from tests.encoder.tiny import ARCHITECTURES, documents, tiny_encoder
 from tests.encoder.vocabularies import wordpiece
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder import Encoder, TextTokenizer
+from xmc_tf.encoder import Encoder, TextTokenizer, reading
+from xmc_tf.encoder.network.config import OPTIONS
+from xmc_tf.encoder.reading import read_encoder
 
 
 @pytest.mark.parametrize(
@@ -143,6 +147,60 @@ def test_pooling_as_the_files_say(bert_folder):
     assert Encoder.load(bert_folder, pooling="mean").pooling == "mean"
     with pytest.raises(InputError, match="unknown pooling 'sum'"):
         Encoder.load(bert_folder, pooling="sum")
+
+
+# Configurations that fit the weights of a case, but give other embeddings.
+_OTHERS = [
+    ("bert", {"num_attention_heads": 1}),
+    ("bert", {"hidden_act": "relu"}),
+    ("bert", {"layer_norm_eps": 0.5}),
+    ("roberta", {"pad_token_id": 2}),
+    ("albert", {"num_hidden_layers": 1}),
+    ("deberta-v2", {"pos_att_type": ["c2p"]}),
+    ("deberta-v2 convolution", {"conv_act": "relu"}),
+    ("xlnet clamped", {"clamp_len": 2}),
+    ("modernbert", {"global_attn_every_n_layers": 2}),
+    ("modernbert", {"local_attention": 2}),
+]
+
+
+def _changed(folder, **changes):
+    """Return the encoder in a folder after changes of its config.json, which are undone."""
+    path = folder / "config.json"
+    before = path.read_text()
+    path.write_text(json.dumps(json.loads(before) | changes))
+    try:
+        return read_encoder(folder)
+    finally:
+        path.write_text(before)
+
+
+@pytest.mark.parametrize(("case", "changes"), _OTHERS)
+def test_a_changed_configuration_of_a_saved_encoder_is_refused(case, changes, tmp_path):
+    tiny_encoder(case).save(tmp_path)
+    _changed(tmp_path, hidden_dropout_prob=0.3, initializer_range=0.3, transformers_version="9", unknown=1)
+    with pytest.raises(InputError, match="has changed since the encoder was saved"):
+        _changed(tmp_path, **changes)
+    (tmp_path / "pooling.json").write_text('{"pooling": "mean"}')  # as earlier versions wrote it
+    _changed(tmp_path, **changes)
+
+
+def test_the_checksum_of_a_configuration_covers_all_options():
+    source = "".join(path.read_text() for path in Path(reading.__file__).parent.rglob("*.py"))
+    assert {*re.findall(r'option\("(\w+)"', source)} - {"embedding_dropout", "summary_type", "summary_use_proj"} <= {
+        *OPTIONS
+    }
+
+
+@pytest.mark.parametrize("architecture", [one for one in ARCHITECTURES if one != "albert"])
+def test_weights_of_more_layers_than_the_configuration_has_are_refused(architecture, tmp_path):
+    encoder = tiny_encoder(architecture)
+    encoder.save(tmp_path)
+    (tmp_path / "pooling.json").unlink()  # as in folders of others
+    named = {"distilbert": "n_layers", "xlnet": "n_layer"}.get(architecture, "num_hidden_layers")
+    last = encoder.config.layers - 1
+    with pytest.raises(InputError, match=rf"does not use(.|\n)*layers?\.{last}\."):
+        _changed(tmp_path, **{named: last})
 
 
 def test_folders_that_are_no_encoders(tmp_path, bert_folder):

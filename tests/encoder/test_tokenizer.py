@@ -340,6 +340,17 @@ def test_ids_with_large_gaps_are_refused(tmp_path):
         TextTokenizer.load(tmp_path)
 
 
+def test_a_pattern_that_takes_too_long_is_an_error_of_the_tokenizer(tmp_path):
+    """The library fails in Rust, with an error that is not an Exception: it would end the thread of a server."""
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+[^a]x"}, "behavior": "Isolated", "invert": False}
+    model = {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "a": 1}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model, "pre_tokenizer": slow}))
+    tokenizer = TextTokenizer.load(tmp_path)
+    assert tokenizer.tokenize(["a"], 8)[0].tolist() == [1]
+    with pytest.raises(InputError, match=r"the tokenizer failed(.|\n)*patterns in tokenizer.json"):
+        tokenizer.tokenize(["a" * 60 + "!!"], 8)
+
+
 def test_tokenizers_that_cannot_be_rebuilt_are_refused():
     from tokenizers import AddedToken, normalizers
 

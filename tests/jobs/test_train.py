@@ -113,6 +113,10 @@ def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column can only be used with"),
         (["missing.csv", "-m", "model"], "missing.csv"),
         (["data.csv", "-m", "model", "--report", "data.csv"], "--report data.csv is also the input TABLE"),
+        (["data.csv", "-m", "model", "--minutes", "0"], "--minutes is out of range"),
+        (["data.csv", "-m", "model", "--data-set", "d\udcff.sqlite"], "the command line is not UTF-8"),
+        (["data.csv", "-m", "."], r"-m .* holds other files\n.*\n  received: data\.csv"),
+        (["data.csv", "-m", "/"], "-m / holds other files"),
     ],
 )
 def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):
@@ -120,4 +124,4 @@ def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):
     (tmp_path / "data.csv").write_text("text,label\nbread,food\n")
     with pytest.raises((InputError, FileNotFoundError), match=message):
         main(flags)
-    assert not (tmp_path / "model").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]  # no data set is made for nothing

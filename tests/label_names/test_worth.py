@@ -85,6 +85,28 @@ def test_damaged_files_are_named(tmp_path):
         LabelNames.load(tmp_path / "names")
 
 
+@pytest.mark.parametrize("language", ["none", "en"])
+def test_files_with_arrays_that_do_not_match_are_refused(language, tmp_path):
+    """Compiled code relies on them."""
+    names, texts, Y = many()
+    LabelNames.learn(names, texts, Y, language=language)[0].save(tmp_path / "names")
+    file = tmp_path / "names" / _FILE
+    with np.load(file) as held:
+        arrays = dict(held)
+    for name, array in arrays.items():
+        others = [np.stack([array, array])]
+        if array.ndim:
+            others += [array[0], array.astype("U9"), *([] if name == "priors" else [array[:-1]])]
+        if name in ("name_words", "name_exact", "listed", "places", "labels", "lists", "splits", "lemma_of"):
+            others += [array + 1_000_000, array - 1_000_000, array[::-1] + 1, array.astype(np.float32)]
+        for other in others:
+            np.savez(file, **{**arrays, name: other})
+            with pytest.raises(InputError, match=r"names\.npz (cannot be read|is inconsistent)"):
+                LabelNames.load(file.parent)
+    np.savez(file, **arrays)
+    LabelNames.load(file.parent)
+
+
 def test_matches_of_labels_without_documents_say_nothing():
     names, texts, Y = many()
     hidden = Y.tolil()

@@ -278,7 +278,7 @@ def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, caps
     assert grown.training_data.nr_documents == 293
     with pytest.raises(InputError, match="no label 'dogs'"):
         model.without_labels(["dogs"])
-    with pytest.raises(InputError, match="one with documents left"):
+    with pytest.raises(InputError, match="one that stays and has documents"):
         model.without_labels(range(40))
 
 

@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import shutil
 import sqlite3
 
 import pytest
 
+from tests.files import read_only
 from tests.tables.test_preparation import ALL_TRAINING, _content, _csv
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions
@@ -105,3 +107,28 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path):
         prepare(path, damaged)
     with pytest.raises(InputError, match=r"nowhere does not exist"):
         prepare(path, tmp_path / "nowhere" / "out.sqlite")
+
+
+def test_what_a_read_only_folder_holds_is_read_and_data_sets_go_elsewhere(tmp_path):
+    place = tmp_path / "closed"
+    place.mkdir()
+    table, database = _csv(place), place / "wal.db"
+    prepare(table, place / "data.sqlite").close()
+    writer = sqlite3.connect(database)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE rows (text, label)")
+    writer.execute("INSERT INTO rows VALUES ('a text', 'a label')")
+    writer.commit()
+    shutil.copy(database, place / "cut.db")
+    shutil.copy(place / "wal.db-wal", place / "cut.db-wal")
+    writer.close()
+    assert sorted(path.name for path in place.glob("*db*")) == ["cut.db", "cut.db-wal", "wal.db"]
+    with read_only(place):
+        assert list(open_source(database).records()) == [(1, ["a text", "a label"])]
+        assert TableStore.open(place / "data.sqlite").count() == 60
+        with pytest.raises(InputError, match=r"its log cut\.db-wal holds rows(.|\n)*copy it together with"):
+            open_source(place / "cut.db")
+        for name in ("data.sqlite", "new.sqlite"):  # one that is there, which would record runs, and a new one
+            with pytest.raises(InputError, match=rf"{name} cannot be (.|\n)*--data-set FILE"):
+                prepare(table, place / name)
+        assert prepare(table, tmp_path / "elsewhere.sqlite").count() == 60

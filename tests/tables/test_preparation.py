@@ -262,7 +262,7 @@ def test_names_in_a_folder_of_annif_are_names_of_labels(tmp_path, caplog):
         (folder / f"{row:02}.tsv").write_text([f"<uri:{row % 5}>\tMercury\n", "<uri:2>\n"][row % 5 == 2])
         if row % 5 > 2:
             (folder / f"{row:02}.tsv").write_text(f"<uri:{row % 5}>\tsubject {row % 5}\n")
-    with mock.patch.object(AnnifFolder, "label_names", {}):  # as earlier versions read it
+    with mock.patch.object(AnnifFolder, "_names", {}):  # as earlier versions read it
         assert "uri:0" in prepare(folder, tmp_path / "out.sqlite").names
     caplog.set_level("INFO")
     store = prepare(folder, tmp_path / "out.sqlite")

@@ -62,7 +62,7 @@ def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, 
 
 
 def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:
-    """Return each document's ``only_topk`` best nodes by maximum over windows, or ``scores`` if each has one window."""
+    """Reduce the scores of windows to documents: each node's maximum, of which the ``only_topk`` best are kept."""
     nr_documents = len(splits) - 1
     if nr_documents == scores.shape[0]:
         return scores

@@ -19,6 +19,7 @@ import scipy.sparse as smat
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import allow_control_characters
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
@@ -102,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_args(argv, cli.GivenFlags())
+    allow_control_characters()
     # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     if args.table is not None:

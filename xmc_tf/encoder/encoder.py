@@ -161,7 +161,7 @@ class Encoder(tf.Module):
         self.config.write(folder)
         values = {name: variable.numpy() for name, variable in self.weights.items()}
         save_weights(folder / SAFETENSORS, self.listed_weights, values)
-        write_pooling(folder, self.pooling)
+        write_pooling(folder, self.pooling, self.config)
 
 
 def _drawn_seed() -> tf.Tensor:

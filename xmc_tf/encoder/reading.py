@@ -36,6 +36,7 @@ def read_encoder(
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     with verified(source.folder):
         config = read_config(source)
+        _check_digest(source, config)
         values = _load_weights(source, config)
         if pooling == "auto":
             pooling = _named_pooling(source) or "auto"
@@ -114,11 +115,31 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
                 f"({len(needed)} in all)",
                 fix="check that config.json and the weights belong together",
             )
+        if unused := files.unused(listed):
+            raise InputError(
+                f"{source.name} has weights that its config.json does not use",
+                expected="the configuration that was saved with the weights",
+                received=f"{', '.join(unused[:3])}{'…' if len(unused) > 3 else ''} ({len(unused)} in all)",
+                fix="copy the whole folder again",
+            )
         return {weight.name: files.own(weight) for weight in listed if weight not in missing}
     except (InputError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  h5py and safetensors each raise their own errors
         raise source.not_found(error) from None
+
+
+def _check_digest(source: EncoderSource, config: EncoderConfig) -> None:
+    """Refuse a configuration that differs from the one with which ``write_pooling`` was called."""
+    content = source.read(_POOLING_FILE)
+    saved = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None) if content is not None else None
+    if isinstance(saved, dict) and saved.get("config", config.digest) != config.digest:
+        raise InputError(
+            f"{source.name}: config.json has changed since the encoder was saved",
+            expected=f"the configuration with the digest {saved['config']}, as {_POOLING_FILE} says",
+            received=f"one with the digest {config.digest}",
+            fix="copy the whole folder again",
+        )
 
 
 def _named_pooling(source: EncoderSource) -> str | None:
@@ -149,5 +170,6 @@ def _named_pooling(source: EncoderSource) -> str | None:
     )
 
 
-def write_pooling(folder: Path, pooling: str) -> None:
-    (folder / _POOLING_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")
+def write_pooling(folder: Path, pooling: str, config: EncoderConfig) -> None:
+    content = {"pooling": pooling, "config": config.digest}
+    (folder / _POOLING_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")

@@ -4,7 +4,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -106,7 +107,7 @@ class TextTokenizer:
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
         """Load a tokenizer from a name on the hub, a folder, or a PECOS folder with ``text_tokenizer`` inside."""
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
-        with verified(source.folder, skip=WEIGHT_ENDINGS):
+        with verified(source.folder, skip=WEIGHT_ENDINGS), _failures_as_errors():
             try:
                 return cls(*(_read_main_file(source) or _of_transformers(auto_tokenizer(source))))
             except InputError:
@@ -139,8 +140,9 @@ class TextTokenizer:
         while chunk := list(islice(iterator, _CHUNK)):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
             # No settings of the tokenizer change, so that several threads may use it.
-            beginnings = [self._beginning(text, most * limit) for text in decoded]
-            encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
+            with _failures_as_errors():
+                beginnings = [self._beginning(text, most * limit) for text in decoded]
+                encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
             if truncation is not None:
                 for text, beginning, one in zip(decoded, beginnings, encoded, strict=True):
                     tokens = len(one.ids) * len(text) / max(len(beginning), 1)
@@ -186,6 +188,20 @@ class TextTokenizer:
                 return text[: end.end()]
             size = 4 * end.end()
         return text
+
+
+@contextmanager
+def _failures_as_errors() -> Iterator[None]:
+    """Raise InputError if the tokenizer's library fails, for example because a pattern takes too long for a text."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__module__ != "pyo3_runtime":  # a failure in Rust, which is not an Exception
+            raise
+        raise InputError(
+            "the tokenizer failed", expected="patterns in tokenizer.json that match any text in reasonable time",
+            received=str(error)[:200], fix="use the tokenizer that was saved with the encoder",
+        ) from None  # fmt: skip
 
 
 def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:

@@ -17,6 +17,7 @@ from xmc_tf.encoder.network.weights import Weight
 SAFETENSORS, HDF5, TORCH = "model.safetensors", "tf_model.h5", "pytorch_model.bin"
 INDEX = ".index.json"  # such a file lists several files of weights
 _FIX = "copy the folder again"
+_BUFFERS = ("inv_freq", "position_ids", "token_type_ids")  # computed, but saved by some versions of transformers
 
 # The last part of names in TensorFlow's files, and in PyTorch's.
 _LAST_PARTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "embeddings": "weight"}
@@ -28,11 +29,21 @@ class WeightFiles:
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
         prefix = config.architecture.prefix
+        self._layers = config.architecture.names_of(config).layer.partition(".")[0] + "."
         arrays = (array for path in paths for array in _arrays_of(path))
         self._read = {name.removeprefix(prefix): read for name, read in arrays}
 
     def __contains__(self, name: str) -> bool:
         return name in self._read or _older(name) in self._read
+
+    def unused(self, weights: list[Weight]) -> list[str]:
+        """Return the names of weights in the encoder's layers that are not among ``weights``."""
+        known = {name for weight in weights for name in weight.files}
+        known |= {_older(name) for name in known}
+        found = (
+            name for name in self._read if name.startswith(self._layers) and name.rpartition(".")[2] not in _BUFFERS
+        )
+        return sorted(name for name in found if name not in known)
 
     def own(self, weight: Weight) -> np.ndarray:
         """Return a weight as float32 in the layout that the network uses."""

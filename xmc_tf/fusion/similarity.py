@@ -34,7 +34,7 @@ class Similarity:
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
-        """Choose ``least`` for ``MOST`` candidates per document on average; ``scale`` is the spread of cosines."""
+        """Choose ``least`` so that ``MOST`` labels pass per document on average; ``scale`` is the spread of these."""
         some = documents[:: -(-len(documents) // _MOST_MEASURED)]
         cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
         # Rounded so that they do not depend on the version of the math libraries.
@@ -104,7 +104,7 @@ class EmbeddedNames:
 
     @classmethod
     def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
-        """Embed the names of all ``read_as_new`` labels, of which ``new`` have no documents: bool [labels] each."""
+        """Embed the names of the labels in ``read_as_new``; ``new`` marks those without documents (bool [labels])."""
         labels = np.flatnonzero(read_as_new).astype(np.int32)
         return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
 

@@ -60,6 +60,12 @@ class Settings:
         return replace(self, params=replace(self.params, tfidf=tfidf.params))
 
 
+def check_minutes(minutes: float | None) -> None:
+    """Raise an error for a time that is no time."""
+    if minutes is not None and not minutes > 0:
+        raise InputError("--minutes is out of range", expected="a number above 0", received=f"{minutes:g}")
+
+
 def choose_settings(
     shape: DataShape, params: XRLinearParams, *, fixed: frozenset[str] = frozenset(), minutes: float | None = None,
     effort: str = "balanced",
@@ -72,8 +78,7 @@ def choose_settings(
     """
     if effort not in EFFORTS:
         raise InputError(f"--effort {effort!r} is unknown", expected=", ".join(EFFORTS))
-    if minutes is not None and not minutes > 0:
-        raise InputError("--minutes is out of range", expected="a number above 0", received=f"{minutes:g}")
+    check_minutes(minutes)
     reasons: list[str] = []
     effort = _affordable_effort(shape, minutes, effort, reasons)
     params = _first(shape, params, fixed, effort, reasons)

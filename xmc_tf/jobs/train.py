@@ -1,6 +1,7 @@
 """The parts shared by all training jobs on a table: inputs, data set, metrics, record, report and summary."""
 
 import logging
+import re
 import shlex
 import textwrap
 import time
@@ -16,6 +17,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
+from xmc_tf.jobs.settings import check_minutes
 from xmc_tf.metrics import Measures, evaluate, format_table, percent
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
 from xmc_tf.metrics.single_label import SingleLabelMeasures, measure_single_label
@@ -51,6 +53,14 @@ class TableJob:
     report: Path | None
     minutes: float | None  # for the choice of settings; None: as many as the effort takes
     given: frozenset[str]  # names of the parameters that the user has set
+
+    def __post_init__(self) -> None:
+        check_minutes(self.minutes)
+        if not self.command.isascii() and re.search("[\ud800-\udfff]", self.command):
+            raise InputError(
+                "the command line is not UTF-8, and could not be recorded with the run",
+                expected="names and texts in UTF-8", received=self.command, fix="rename the file or folder",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

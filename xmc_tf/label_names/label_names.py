@@ -102,6 +102,31 @@ class LabelNames:
         found = find_matches(self.index, texts, self.reading, threads)
         return Mentions.of(self.index, found, self.worth[found.names, found.grades])
 
+    def _is_consistent(self) -> bool:
+        """Return whether sizes and numbers of all arrays match, because compiled code relies on them."""
+        index, reading = self.index, self.reading
+        if any(one.ndim != 1 or one.dtype.kind not in "iu" for one in (*index, *reading[:-1])):
+            return False
+        sizes = [
+            (index.name_words, index.name_exact, index.weights), (index.listed, index.places),
+            (index.labels, self.worth), (reading.forms, reading.lemma_of),
+            (reading.lemma_keys, reading.lemma_exact),
+        ]  # fmt: skip
+        starts = [(index.splits, index.labels, index.name_words), (index.lists, index.words, index.listed)]
+        numbers = [
+            (index.labels, self.nr_labels), (index.name_words, len(index.words)), (index.name_exact, len(index.exact)),
+            (index.listed, len(index.labels)), (reading.lemma_of, len(reading.lemma_keys)),
+        ]  # fmt: skip
+        return (
+            self.worth.shape[1:] == self.priors.shape[1:] == (NR_GRADES,)
+            and self.worth.dtype.kind == self.priors.dtype.kind == "f"
+            and all(len({len(one) for one in same}) == 1 for same in sizes)
+            and all(len(ends) == len(of) + 1 and ends[0] == 0 and ends[-1] == len(parts) for ends, of, parts in starts)
+            and all((np.diff(ends) >= 0).all() for ends, *_ in starts)
+            and all(((one >= 0) & (one < most)).all() for one, most in numbers)
+            and bool(((index.places >= 0) & (index.places < np.diff(index.splits)[index.listed])).all())
+        )
+
     def save(self, folder: str | Path) -> None:
         """Write a folder, which must not exist yet."""
         folder = Path(folder)
@@ -127,8 +152,8 @@ class LabelNames:
                 if _RUNS[0] in held:  # older models have the table itself
                     reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
                 names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
-        except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
+        except (EOFError, OSError, KeyError, TypeError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
-        if names.worth.shape != (len(index.labels), NR_GRADES) or len(index.splits) != len(index.labels) + 1:
+        if not names._is_consistent():
             raise InputError(f"{path} is inconsistent", expected="arrays of matching size", fix="copy the model again")
         return names

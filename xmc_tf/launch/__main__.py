@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import allow_control_characters
 from xmc_tf.launch import manual_nodes
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
@@ -29,6 +30,7 @@ from xmc_tf.ranks.choosing import how_started
 def main(argv: Sequence[str] | None = None) -> None:
     """Start the ranks, wait for them, and exit with the status of the rank that failed first."""
     args = parser().parse_args(argv)
+    allow_control_characters()  # of the ranks' output
     program = choose_program(args)
     check_numbers(args)
     kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})

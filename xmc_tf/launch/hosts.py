@@ -208,5 +208,9 @@ def _slurm(environment: Mapping[str, str]) -> Hosts:
     tasks = expand_slurm_tasks(environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})"))
     if len(tasks) != len(names):
         expected = f"{len(names)} numbers of tasks, one per host"
-        raise InputError(f"{source}: lists of different lengths", expected=expected, received=f"{len(tasks)}")
+        raise InputError(
+            f"{source}: not as many hosts as numbers of tasks",
+            expected=expected,
+            received=f"{len(tasks)}",
+        )
     return Hosts([make_host(name, count, source) for name, count in zip(names, tasks, strict=True)], source)

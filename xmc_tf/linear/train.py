@@ -141,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
     for short, part, where in (("-mle", "meta", "above"), ("-sle", "sub", "within")):
         ranks.add_argument(
             short, f"--{part}-label-embedding-method", default="pifa", choices=("pifa", "pii"),
-            help=f"label embedding for clustering {where} the sub-trees",
+            help=f"cluster labels {where} the sub-trees by their documents' features (pifa) or by the documents (pii)",
         )  # fmt: skip
     add_arguments(out.add_argument_group("TF-IDF (with -t)"), TfidfParams, *TFIDF_FLAGS)
     add_verbosity(out)

@@ -1,7 +1,6 @@
 """The command that evaluates predictions, run as ``xmc_tf.evaluate`` or ``xmc_tf.linear.evaluate``."""
 
 import argparse
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
+from xmc_tf.common.process.terminal import printable, printable_json
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
@@ -113,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> None:
         for name, predicted in inputs.systems.items():
             print((f"{name}:\n" if inputs.others else "") + pecos_lines(predicted, inputs.truth, ks[-1], name))
     elif args.json:
-        print(json.dumps(_as_json(inputs, single), ensure_ascii=False))
+        print(printable_json(_as_json(inputs, single)))
     elif single and args.topk is None:
         print(_single_label_text(inputs))
     else:

@@ -19,6 +19,7 @@ from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable_json
 from xmc_tf.params import add_force, add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 for (user, _), (items, scores) in zip(histories, chain(*gathered), strict=True):
                     answer = {"items": items, "scores": [round(score, 5) for score in scores]}
                     named = answer if user is None else {"user": user, **answer}
-                    out.write(json.dumps(named, ensure_ascii=False) + "\n")
+                    out.write(printable_json(named) + "\n")
 
 
 def _of_data(data: PreparedFolder) -> Iterator[History]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
-from xmc_tf.common.process import cli, run_records
+from xmc_tf.common.process import cli
 from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
@@ -77,7 +77,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    run_records.clean_up()  # copies of models that killed servers left
     answers = arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime
     served = ServedModel(folder, *answers, in_place=arguments.in_place)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)

@@ -92,7 +92,7 @@ class BlendedSearch:
         return best_of(rank(total, nodes, there > 0), min(most, self._rows.shape[0]))
 
     def _times(self, nodes: tf.Tensor, *, of_head: bool) -> tf.Tensor:
-        """Return how often the score of each label counts in the mean."""
+        """Return the weight of each label's score in the mean of head and rankers: only rankers score new labels."""
         if self._new is None:
             return tf.ones_like(nodes)
         new = tf.cast(tf.gather(self._new, nodes), tf.int32)

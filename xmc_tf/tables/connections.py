@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 
+OTHER_PLACE = "put the data set into a folder that can be written to: --data-set FILE (xmc-tf prepare: -o FILE)"
 PATIENCE_S = 30.0  # for another command's transaction
 
 
@@ -31,7 +32,7 @@ def write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     return InputError(
         f"{path} cannot be written: {error}",
         expected="an undamaged database on a disk that can be written to",
-        fix="check its permissions; if it is damaged, remove it and prepare the table again",
+        fix=OTHER_PLACE if _is_closed(error) else "if it is damaged, remove it and prepare the table again",
     )
 
 
@@ -65,20 +66,51 @@ def connected(path: Path, mode: str) -> sqlite3.Connection:
     # A connection that may only read cannot remove the files beside the database (-wal, -shm) when it is the last.
     opened = "rw" if mode == "ro" and os.access(path, os.W_OK) else mode
     try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={opened}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
-            factory=_Connection,
-        )  # fmt: skip
+        connection = _opened(path, opened, read_only=mode == "ro")
         _OPEN.add(connection)
         connection.execute(f"PRAGMA query_only = {int(mode == 'ro')}")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
         if isinstance(error, sqlite3.DatabaseError) and isinstance(full := write_error(path, error), OSError):
             raise full from None
         raise InputError(
             f"{path} cannot be opened: {error}",
             expected="a database written by xmc-tf prepare, or a new file",
-            fix="give another file",
+            fix=OTHER_PLACE if _is_closed(error) else "give another file",
         ) from None
     return connection
+
+
+def foreign_database(path: Path) -> sqlite3.Connection:
+    """Return a connection for reading a database of another program; errors are those of SQLite."""
+    return _opened(path, "ro", read_only=True)
+
+
+def _opened(path: Path, mode: str, *, read_only: bool) -> sqlite3.Connection:
+    """Open a database. One with a log (WAL) needs files beside it even to be read: in a read-only folder, it is read as
+    it is, unless its log holds rows."""
+    log = path.with_name(f"{path.name}-wal")
+    for how in (mode, "ro&immutable=1"):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={how}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
+            factory=_Connection,
+        )  # fmt: skip
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master")
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if how != mode or not read_only or not _is_closed(error):
+                raise
+            if log.exists() and log.stat().st_size:
+                raise InputError(
+                    f"{path} cannot be read: its log {log.name} holds rows, and their folder is read-only",
+                    expected="a database without a log, or a folder that can be written to",
+                    fix=f"copy it together with {log.name} to another folder",
+                ) from None
+    raise AssertionError("unreachable")
+
+
+def _is_closed(error: sqlite3.Error) -> bool:
+    """Return whether a file cannot be written or created."""
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))

@@ -1,7 +1,9 @@
 """The SQLite database of a data set, with its documents, labels, splits and runs."""
 
 import contextlib
+import errno
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from xmc_tf.common.files.atomic import atomic_file, remove_leftovers
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data.text import LazyTexts
 from xmc_tf.tables.columns import Columns, TrainedColumns
-from xmc_tf.tables.connections import connected, require_folder, write_error
+from xmc_tf.tables.connections import OTHER_PLACE, connected, require_folder, write_error
 from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 2
@@ -66,12 +68,20 @@ class TableStore:
                 )
         require_folder(path)
         remove_leftovers(path)
-        with contextlib.suppress(FileExistsError), atomic_file(path, new=True) as part:
-            store = cls(path, connected(part, "rwc"))
-            with store.writing():
-                store.connection.executescript(f"PRAGMA journal_mode = OFF; BEGIN; {_SCHEMA}")
-                store.put_meta({"format": FORMAT, "version": VERSION, **about})
-            store.close()
+        try:
+            with contextlib.suppress(FileExistsError), atomic_file(path, new=True) as part:
+                store = cls(path, connected(part, "rwc"))
+                with store.writing():
+                    store.connection.executescript(f"PRAGMA journal_mode = OFF; BEGIN; {_SCHEMA}")
+                    store.put_meta({"format": FORMAT, "version": VERSION, **about})
+                store.close()
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            raise InputError(
+                f"the data set {path} cannot be written: {os.strerror(error.errno)}",
+                expected="a folder that can be written to", fix=OTHER_PLACE,
+            ) from None  # fmt: skip
         return cls.open(path, write=True)
 
     @staticmethod

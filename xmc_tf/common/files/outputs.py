@@ -1,6 +1,7 @@
 """Checks of output paths before any work. Paths are compared by file identity, because links give a file many names."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,8 +9,13 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import remove_leftovers
 from xmc_tf.common.files.marks import is_marked
+from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.model_parts import EXPORT, MODEL, kind_at
+from xmc_tf.common.folders.placing import PENDING, named_folder
 
+_SHOWN = 3  # names in a message
+# Hidden files, what a new disk holds, and the log that PECOS's scripts write into the model's folder.
+_HARMLESS = re.compile(r"\..*|lost\+found|.*\.log")
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
@@ -120,6 +126,21 @@ def refuse_model_folder(
                 received="/".join(inside), fix=f"give another folder with {flag}",
             )  # fmt: skip
     _refuse_place(flag, path, "a folder")
+    _refuse_foreign(flag, Path(path), written)
+
+
+def _refuse_foreign(flag: str, folder: Path, written: FolderKind) -> None:
+    """Refuse a folder that holds files and is not, or will not soon be, a folder of this kind."""
+    work = Path(f"{named_folder(folder)}.work")  # of an interrupted training
+    if not folder.is_dir() or written.is_at(folder) or (folder / PENDING).is_dir() or work.is_dir():
+        return
+    found = sorted(name for name in os.listdir(folder) if not _HARMLESS.fullmatch(name))
+    if found:
+        raise InputError(
+            f"{flag} {folder} holds other files", expected=f"a new folder, an empty one, or {written.what} to replace",
+            received=", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else ""),
+            fix=f"give another folder with {flag}",
+        )  # fmt: skip
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:

@@ -4,7 +4,7 @@ _POINT = {"text": ""}
 
 
 def resumes_from(point: str) -> None:
-    """Set the saved point to resume from, such as ``fine-tuning, level 2, step 200``."""
+    """Record what is saved, such as ``fine-tuning, level 2, step 200``; an interruption then names it in its hint."""
     _POINT["text"] = f"Rerun the command to resume from {point}."
 
 

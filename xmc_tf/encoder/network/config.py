@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,15 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 
 NO_LIMIT = 1 << 20
+_NOT_OF_EMBEDDINGS = ("architecture", "content", "dropout", "attention_dropout", "deviation")
+# Other names in config.json that change embeddings.
+OPTIONS = (
+    "attention_bias", "clamp_len", "conv_act", "conv_groups", "conv_kernel_size", "global_attn_every_n_layers",
+    "global_rope_theta", "inner_group_num", "layer_types", "local_attention", "local_rope_theta",
+    "max_relative_positions", "mlp_bias", "norm_bias", "norm_rel_ebd", "num_hidden_groups", "pos_att_type",
+    "position_buckets", "relative_attention", "relative_attention_num_buckets", "rope_parameters",
+    "rotary_emb_base", "share_att_key",
+)  # fmt: skip
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
 
@@ -50,6 +60,14 @@ class EncoderConfig:
         if rate == 0 or inner == hidden:
             attention = changed[inner] = rate
         return dataclasses.replace(self, content={**self.content, **changed}, dropout=rate, attention_dropout=attention)
+
+    @property
+    def digest(self) -> str:
+        """A checksum of all that changes embeddings: weights fit other numbers of heads and other activations, too."""
+        kept = {name: value for name, value in vars(self).items() if name not in _NOT_OF_EMBEDDINGS}
+        kept["name"] = self.architecture.name
+        kept["options"] = {name: self.content[name] for name in OPTIONS if self.content.get(name) is not None}
+        return f"{zlib.crc32(json.dumps(kept, sort_keys=True).encode()):08x}"
 
     def write(self, folder: Path) -> None:
         text = json.dumps(dict(self.content), indent=2, sort_keys=True, default=str)

@@ -66,7 +66,7 @@ def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", pr
             data.write(bytes(offset - data.tell()))
             data.write(np.ascontiguousarray(array).data)
     config.write(folder)
-    write_pooling(folder, pooling)
+    write_pooling(folder, pooling, config)
 
 
 def choose_runtime(asked: str, folder: Path) -> str:

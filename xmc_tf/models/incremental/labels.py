@@ -37,7 +37,7 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     in_rankers = kept[kept < model.ranker.nr_labels]
     if len(kept) == model.nr_labels or not len(in_rankers):
         raise InputError(
-            "these labels cannot be removed", expected="at least one label to remove, and one with documents left",
+            "these labels cannot be removed", expected="labels to remove, and one that stays and has documents",
             received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels to remove",
         )  # fmt: skip
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]

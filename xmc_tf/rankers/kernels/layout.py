@@ -113,7 +113,7 @@ def child_bytes(width):
 
 @inner
 def row_words(count, width, share):
-    """Return the number of words of a row with ``count`` weights, or ``padded(width)`` for a whole row."""
+    """Return the size in 4-byte words of a row with ``count`` weights; a row that is nearly full is stored whole."""
     some = count + (count * child_bytes(width) + 3) // 4
     return padded(width) if share * count >= padded(width) else min(some, padded(width))
 

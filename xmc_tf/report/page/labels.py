@@ -12,7 +12,7 @@ from xmc_tf.report.report import Report
 from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel, deciding_words
 
 LABELS_FILE, CONFUSIONS_FILE = "labels.csv", "confusions.csv"
-_MATRIX_NAME = 28
+_MATRIX_NAME = 60  # characters
 _SHOWN_WORDS, _START = 8, 90
 _LEAST = 0.1  # share of the strongest word below which a word is not highlighted
 _CALIBRATION = " The calibration turns the scores into probabilities; it was learned on held-out documents."

@@ -1,6 +1,6 @@
 """Read folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -37,8 +37,12 @@ class AnnifFolder(TableReader):
                 continue
             yield TableRow(number, [_text(path), list(_subjects(subjects))])
 
+    @property
+    def label_names(self) -> Mapping[str, str]:
+        return self._names
+
     @cached_property
-    def label_names(self) -> dict[str, str]:
+    def _names(self) -> dict[str, str]:
         """The name of each URI in the .tsv files; the first one, if it has several."""
         names: dict[str, str] = {}
         for path in self.files:

@@ -35,7 +35,6 @@ class TableReader(ABC):
     in_test = False  # the current rows are test documents
     header_is_guessed = False
     header = True  # the first row holds the names of the columns
-    label_names: Mapping[str, str] = {}  # the name of each label, if the table has identifiers and names of labels
 
     @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -45,6 +44,11 @@ class TableReader(ABC):
     def parts(self) -> "Sequence[TableReader]":
         """The tables that are read one after the other."""
         return (self,)
+
+    @property
+    def label_names(self) -> Mapping[str, str]:
+        """The name of each label, if the table has both identifiers and names."""
+        return {}
 
     def done(self) -> int:
         """Return how much has been read, in the same units as ``size``."""
@@ -70,7 +74,6 @@ class TwoTables(TableReader):
                 received=f"{sizes[1][0]:,} and {sizes[1][1]:,}",
             )  # fmt: skip
         self.nr_features = sizes[0][0]
-        self.label_names = {**test.label_names, **first.label_names}
 
     @property
     def parts(self) -> Sequence[TableReader]:
@@ -81,6 +84,11 @@ class TwoTables(TableReader):
         yield from self._parts[0].records()
         self.in_test = True
         yield from self._parts[1].records()
+
+    @property
+    def label_names(self) -> Mapping[str, str]:
+        first, test = self._parts
+        return {**test.label_names, **first.label_names}
 
     def done(self) -> int:
         return sum(part.done() for part in self._parts)

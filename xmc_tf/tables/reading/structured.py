@@ -10,6 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
+from xmc_tf.tables.connections import foreign_database
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.text_files import encoding_of, is_packed, named, opened_text, unpacked_size
 
@@ -80,8 +81,8 @@ class SqliteTable(TableReader):
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
-        self._database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
+            self._database = foreign_database(path)
             rows = self._database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path} is not an SQLite database: {error}") from None
