@@ -3,7 +3,7 @@
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.columns import ColumnOptions, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
 
 ROWS = [["1", "a long text about something", "x"], ["2", "another long text", "y"], ["3", "a third one of these", "x"]]
 
@@ -15,6 +15,19 @@ ROWS = [["1", "a long text about something", "x"], ["2", "another long text", "y
         (["id", "Text", "LABEL"], (1,), 2, 0),
         (["id", "abstract", "Tags"], (1,), 2, 2),
         (["id", "something", "category"], (1,), 2, 2),
+        (["Nr.", "Text", "Schlagwörter"], (1,), 2, 1),
+        (["clé", "Résumé", "Mots-clés"], (1,), 2, 2),
+        (["id", "Descripción", "Palabras clave"], (1,), 2, 2),
+        (["id", "Conteúdo", "Palavras-chave"], (1,), 2, 2),
+        (["№", "Текст", "Ключевые слова"], (1,), 2, 2),
+        (["编号", "正文", "关键词"], (1,), 2, 2),
+        (["番号", "本文", "カテゴリ"], (1,), 2, 2),
+        (["번호", "본문", "키워드"], (1,), 2, 2),
+        (["id", "النص", "الفئة"], (1,), 2, 2),
+        (["id", "पाठ", "श्रेणी"], (1,), 2, 2),
+        (["doc.id", "doc.abstract", "labels[].name"], (1,), 2, 2),
+        (["labels[].id", "doc.abstract", "labels[].name"], (1,), 2, 2),
+        (["category.id", "doc.text", "category.name"], (1,), 2, 2),
     ],
 )
 def test_columns_are_found_by_their_names(names, texts, labels, guesses):
@@ -39,18 +52,18 @@ def test_the_only_column_of_lists_holds_the_labels_in_any_language():
     rows = [
         [
             f"r{n}",
-            f"otsikko {n}",
-            f"pitkä teksti, jossa on monta sanaa {n}; ja toinen osa, joka on aivan yhtä pitkä kuin tuo ensimmäinen",
-            f"kissat; koirat {n}",
+            f"izenburua {n}",
+            f"testu luze bat, hitz asko dituena {n}; eta bigarren zati bat, lehenengoa bezain luzea dena, edo gehiago",
+            f"katuak; txakurrak {n}",
         ]
         for n in range(9)
     ]
-    names = ["id", "Otsikko", "Tiivistelmä", "Asiasanat"]
+    names = ["id", "Izenburua", "Laburpena", "Gaiak"]
     columns, said = choose_columns("t.csv", names, rows, ColumnOptions())
     assert (columns.texts, columns.labels, columns.separator) == ((2,), 3, ";")
-    assert said[0] == "labels: column 'Asiasanat' (--label-column)"
+    assert said[0] == "labels: column 'Gaiak' (--label-column)"
     with pytest.raises(InputError, match="which column holds the labels"):  # one of them may hold the authors
-        choose_columns("t.csv", [*names, "Tekijät"], [[*row, "Meri; Aalto"] for row in rows], ColumnOptions())
+        choose_columns("t.csv", [*names, "Egileak"], [[*row, "Meri; Aalto"] for row in rows], ColumnOptions())
 
 
 def test_a_column_of_numbers_of_documents_is_no_label():
@@ -85,6 +98,23 @@ def test_several_columns_are_joined_and_missing_cells_left_out():
         (["['a' 'b']", "['c']"], "[]", ["a", "b"]),
         (["__label__a __label__b", "__label__c"], " ", ["a", "b"]),
         (["2580.0", "17", ""], "", ["2580"]),
+        (['["K\\u00fcche", "a\\/b"]', '["\\ud83d\\ude00"]'], "[]", ["Küche", "a/b"]),
+        ([r"['K\xfcche', 'b\'s', 'C:\dir']", "[]"], "[]", ["Küche", "b's", "C:\\dir"]),
+        (["[np.str_('a'), u'b', None, nan]", "[1]"], "[]", ["a", "b"]),
+        (["{'a', 'b,c'}", "{'d'}"], "[]", ["a", "b,c"]),
+        (["('a', 'b')", "('c',)"], "[]", ["a", "b"]),
+        (["baking, crust, pretzels", "gardening, herbs", "soup"], ",", ["baking", "crust", "pretzels"]),
+        (["baking, crust, pretzels", "gardening", "soup"], ",", ["baking", "crust", "pretzels"]),
+        (
+            ["Baking, Crust, Pretzels", "Herbs, Pots, Soil", "Salt, Soup"] + ["Sun"] * 9,
+            ",",
+            ["Baking", "Crust", "Pretzels"],
+        ),
+        (["a; b; c", "d", "e"], ";", ["a", "b", "c"]),
+        (["R&amp;D", "Sales", "Law"], "", ["R&amp;D"]),
+        (["food, drinks and tobacco", "clothes, shoes"] * 40, "", ["food, drinks and tobacco"]),
+        ([{"b", "a"}, {"c"}], "", ["a", "b"]),
+        ([["a", float("nan"), None, 2.0], ["c"]], "", ["a", "2"]),
         (["1.0", "1.5"], "", ["1.0"]),
         ([["a", "b"], ["c"]], "", ["a", "b"]),
         ([3.0, 4.0], "", ["3"]),
@@ -149,3 +179,47 @@ def test_a_few_copies_with_other_labels_are_no_pairs():
 def test_without_a_column_of_labels_nothing_is_guessed():
     with pytest.raises(InputError, match="which column holds the labels"):
         choose_columns("t.csv", ["id", "text", "number"], ROWS, ColumnOptions())
+
+
+def test_commas_that_separate_no_labels_are_mentioned_if_rows_are_few():
+    for cells, said in ((["Paris, France", "Rome, Italy"], True), (["Paris, France"] * 40, False), (["a", "b"], False)):
+        guesses = choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in cells], ColumnOptions())[1]
+        assert any("each cell is one label, although 2 of 2 contain ','" in one for one in guesses) is said
+
+
+def test_the_text_column_may_not_be_the_label_column():
+    names = ["id", "text", "label"]
+    with pytest.raises(InputError, match="column 'label' holds the texts and their labels"):
+        choose_columns("t.csv", names, ROWS, ColumnOptions(text=["text", "label"], labels="label"))
+    with pytest.raises(InputError, match="which column holds the labels"):  # the only guess is taken
+        choose_columns("t.csv", names, ROWS, ColumnOptions(text=["label"]))
+    assert choose_columns("t.csv", names, ROWS, ColumnOptions(text=["label"]), labelled=False)[0].texts == (2,)
+
+
+@pytest.mark.parametrize(
+    ("row", "warned"),
+    [
+        (lambda n: [f"words {n} a{n}|b", f"a{n}|b"], True),
+        (lambda n: [f"words {n}: a{n}, b", [f"a{n}", "b"]], True),
+        (lambda n: [f"words {n} food{n % 3}", f"food{n % 3}"], True),
+        (lambda n: [f"words {n} food{n % 3 if n % 5 else 3}", f"food{n % 3}"], False),
+        (lambda n: [f"words {n} b, a{n}", f"a{n}|b"], False),
+        (lambda n: [f"words {n} foodstuff", "food" if n % 2 else "stuff"], False),
+    ],
+)
+def test_texts_that_contain_the_cell_of_their_labels(row, warned, caplog):
+    choose_columns("t.csv", ["text", "label"], [row(n) for n in range(40)], ColumnOptions())
+    assert ("texts contain their labels" in caplog.text) is warned
+
+
+def test_several_columns_of_labels_are_joined():
+    rows = [["a text", "food", "bread; rye"], ["another text", "garden", "herbs; soil"], ["a third", "food", "food"]]
+    columns, _ = choose_columns("t.csv", ["text", "main", "sub"], rows, ColumnOptions(labels="main,sub"))
+    assert [columns.labels_of(row) for row in rows] == [["food", "bread", "rye"], ["garden", "herbs", "soil"], ["food"]]
+    trained = TrainedColumns.from_json(TrainedColumns.of(columns, ["text", "main", "sub"]).to_json())
+    moved = choose_columns(
+        "n.csv", ["sub", "text", "main"], [[*rows[0][2:], *rows[0][:2]]], ColumnOptions(trained=trained)
+    )
+    assert moved[0].labels_of([*rows[0][2:], *rows[0][:2]]) == ["food", "bread", "rye"]
+    with pytest.raises(InputError, match="'x' has no column 'sub', which the model was trained on"):
+        choose_columns("'x'", ["text", "main"], [row[:2] for row in rows], ColumnOptions(trained=trained))

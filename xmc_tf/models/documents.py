@@ -153,6 +153,12 @@ def documents_of_source(
     for guess in guesses:
         if labelled or guess.startswith("texts:"):
             _LOG.info("guessed: %s", guess)
+    for number, row in enumerate(rows):
+        if fault := chosen.fault(row.cells):
+            raise InputError(
+                f"{source.name}, document {number:,}: {fault}", expected="a text, or a list of texts",
+                received=" | ".join(map(str, row.cells))[:80], fix="name columns without dictionaries",
+            )  # fmt: skip
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
     ids = [chosen.id_of(row.cells) or f"line {row.line}" for row in rows]

@@ -1,20 +1,23 @@
 """Determine the text and label columns, from flags or by guessing."""
 
+import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, as_whole, label_separator, labels_in
+from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, TEXTS, TITLES, column_of, is_of_labels, plain, record_of
+from xmc_tf.tables.label_cells import (
+    are_whole_floats,
+    as_whole,
+    is_record,
+    label_separator,
+    labels_in,
+    separator_sentence,
+)
 
-TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
-LABELS = (
-    "label", "labels", "tag", "tags", "category", "categories", "class", "classes", "topic", "topics", "subjects",
-    "subject", "keywords", "keyword", "intent", "target", "targetind",
-)  # fmt: skip
-IDS = ("id", "ids", "uid", "identifier", "docid", "documentid", "recordid", "uri", "url")
-_NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
+_LOG = logging.getLogger(__name__)
 _USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
 _LISTS = 0.2  # share of a column's cells that hold several labels
 SAMPLE = 20_000
@@ -24,6 +27,9 @@ _SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # maximum numbers of columns, and of ch
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false", "")
 _LEAST_COLUMNS = 3  # minimum number of columns of 0 and 1 that are labels if there are others too, such as prices
 _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
+_RECORDS = 0.01  # share of a column's cells that may hold dictionaries; their rows are left out
+_LEAST_LISTS, _SHARE_OF_LISTS = 3, 0.5  # documents with several labels, whose texts contain the cell of labels
+_LEAST_SINGLE, _SHARE_OF_ALL = 20, 0.95  # documents with any number of labels
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,12 @@ class Columns:
     same_text: bool = False  # rows with the same text are one document, and each row holds one of its labels
     indicators: Sequence[tuple[int, str]] = ()  # positions and names of labels with a column of 0 and 1 each
     whole: bool = False  # labels are whole numbers, possibly written as 2580.0
+    more_labels: Sequence[int] = ()  # further columns of labels
+
+    @property
+    def label_places(self) -> tuple[int, ...]:
+        """The positions of the label columns, without columns of 0 and 1."""
+        return () if self.labels is None else (self.labels, *self.more_labels)
 
     @property
     def merges_rows(self) -> bool:
@@ -54,6 +66,14 @@ class Columns:
         """Return the text of a row: the cells of all text columns, joined by line breaks."""
         return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
 
+    def fault(self, cells: Sequence[Any]) -> str:
+        """Return why a row has no text or no labels that can be read; "" if it has."""
+        if any(is_record(cells[at], False) for at in self.texts):
+            return "a dictionary in place of a text"
+        if any(is_record(cells[at], True) for at in self.label_places):
+            return "dictionaries or lists in place of labels"
+        return ""
+
     def id_of(self, cells: Sequence[Any]) -> str:
         """Return the identifier of a row's document; "" if the table has none."""
         place = self.ids if self.document is None else self.document
@@ -63,12 +83,8 @@ class Columns:
         """Return the labels of a row in their order, without duplicates."""
         if self.labels is None:
             return [label for at, label in self.indicators if _text(cells[at]).strip().lower() in _YES]
-        cell = cells[self.labels]
-        if isinstance(cell, list | tuple):
-            found = list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
-        else:
-            found = labels_in(_text(cell), self.separator)
-        return [as_whole(one) for one in found] if self.whole else found
+        found = dict.fromkeys(label for at in self.label_places for label in _labels(cells[at], self.separator))
+        return [as_whole(one) for one in found] if self.whole else list(found)
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,8 @@ class TrainedColumns:
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
         """Create `TrainedColumns` from column positions and the names of all columns."""
-        labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
+        labels = ",".join(names[at] for at in columns.label_places) or None
+        document = None if columns.document is None else names[columns.document]
         return cls(
             tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
             columns.same_text, tuple(name for _, name in columns.indicators),
@@ -112,7 +129,8 @@ class ColumnOptions:
 
     Args:
         text: names of the text columns.
-        labels: name of the label column, or the comma-separated names of columns of 0 and 1, one for each label.
+        labels: name of the label column, or the comma-separated names of several: their labels are joined, or, if they
+            are columns of 0 and 1, each is a label.
         separator: separator of the labels in a cell; "" if each cell holds one label.
         document: name of the column that identifies the document, if each row holds one of the document's labels; "" if
             each row is a document.
@@ -147,26 +165,30 @@ def choose_columns(
     options = _as_trained(options, name, columns, labelled)
     choice = _Choice(name, columns, sample[:_FIRST], options, labelled)
     document = choice.place(options.document, "document") if options.document else None
-    labels, indicators = choice.labels(document)
-    texts = choice.texts((labels, document, *(at for at, _ in indicators)), labels)
-    ids = column_of_ids(columns, (labels, *texts)) if options.ids is None else choice.place(options.ids, "id")
+    places, indicators = choice.labels(document)
+    labels = places[0] if places else None
+    taken = (*places, *(at for at, _ in indicators))
+    texts = choice.texts((*taken, document), labels)
+    ids = column_of_ids(columns, (*places, *texts)) if options.ids is None else choice.place(options.ids, "id")
     trained = options.trained
     same_text = document is None and options.document is None and trained is not None and trained.same_text
-    found = Columns(texts, labels, "", document, ids, same_text, indicators)
+    found = Columns(texts, labels, "", document, ids, same_text, indicators, more_labels=places[1:])
+    choice.check(found, taken if labelled else ())
     if labels is None:
         return found, choice.guesses
-    cells = [row[labels] for row in sample if isinstance(row[labels], str)]
+    cells = [row[at] for row in sample for at in places if isinstance(row[at], str) and not is_record(row[at], True)]
     separator = options.separator
     if separator is None:
         separator = "" if document is not None else label_separator(cells[:_FIRST])
-        if separator:
-            flag = "label_separator" if options.python else "--label-separator"
-            how = "are a list in brackets" if separator == BRACKETS else f"are separated by {separator!r}"
-            choice.guesses.append(f"labels of a cell {how} ({flag})")
+        flag = "label_separator" if options.python else "--label-separator"
+        if document is None and (sentence := separator_sentence(cells, separator, flag)):
+            choice.guesses.append(sentence)
     whole = are_whole_floats(label for cell in cells for label in labels_in(cell, separator))
     found = replace(found, separator=separator, whole=whole)
     if labelled and options.document is None and trained is None:
         found = choice.merged(found, sample)
+    if labelled:
+        choice.warn_of_labels_in_texts(found)
     return found, choice.guesses
 
 
@@ -177,7 +199,7 @@ class _Choice:
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], options: ColumnOptions, labelled: bool
     ) -> None:
         self.name, self.columns, self.rows, self.options, self.labelled = name, columns, rows, options, labelled
-        self.plain = [column.strip().lower() for column in columns]
+        self.plain = [*map(plain, columns)]
         self.guesses: list[str] = []
 
     def place(self, wanted: str, what: str) -> int:
@@ -187,41 +209,44 @@ class _Choice:
         flag = self.options.named(what).partition("=" if self.options.python else " ")[0]
         self.guesses.append(f"{text} ({flag})")
 
-    def labels(self, document: int | None) -> tuple[int | None, list[tuple[int, str]]]:
-        """Return the position of the label column, or else the positions and names of the columns of 0 and 1."""
+    def labels(self, document: int | None) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
+        """Return the positions of the label columns, or else the positions and names of the columns of 0 and 1."""
         options, columns = self.options, self.columns
         if options.trained is not None and options.trained.indicators and options.labels is None:
-            return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
-        if options.labels is not None and options.labels not in columns and "," in options.labels:
-            places = [self.place(one, "label") for one in options.labels.split(",")]
-            for at in places:
-                if not _are_zeros_and_ones(row[at] for row in self.rows):
-                    raise InputError(
-                        f"{self.name}: column {columns[at]!r} has values other than 0 and 1",
-                        expected="one column of labels, or several columns of 0 and 1, one for each label",
-                        received=", ".join(repr(_text(row[at])[:40]) for row in self.rows[:3]),
-                        fix="change --label-column (in Python, labels)",
-                    )
-            return None, [(at, columns[at]) for at in places]
+            return (), [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
         if options.labels is not None:
-            return self.place(options.labels, "label"), []
-        labels = _by_name(columns, LABELS)
+            places = tuple(self.place(one, "label") for one in _several(options.labels, columns))
+            others = [at for at in places if not _are_zeros_and_ones(row[at] for row in self.rows)]
+            if len(places) == 1 or len(others) == len(places):
+                return tuple(dict.fromkeys(places)), []
+            if others:
+                raise InputError(
+                    f"{self.name}: column {columns[others[0]]!r} has values other than 0 and 1",
+                    expected="columns of labels, or only columns of 0 and 1, one for each label",
+                    received=", ".join(repr(_seen(row[others[0]])[:40]) for row in self.rows[:3]),
+                    fix="change --label-column (in Python, labels)",
+                )
+            return (), [(at, columns[at]) for at in places]
+        texts = {self.place(one, "text") for one in options.text or ()}
+        labels = column_of(columns, LABELS, texts)
         if labels is None and len(columns) == 2 and options.text is None:
-            text = _by_name(columns, TEXTS)
+            text = column_of(columns, TEXTS)
             # Of two columns, the longer one is the text.
             shorter = min((0, 1), key=self.mean_length) if text is None else 1 - text
-            labels = None if self.plain[shorter] in _NEITHER else shorter
+            labels = None if self.plain[shorter] in NO_TEXTS else shorter
         if labels is None and self.labelled:
-            labels = self.only_lists(document)
-        if labels is not None and self.plain[labels] != "label":
+            labels = self.only_lists({document, *texts})
+        if labels is not None and columns[labels].strip().lower() != "label":
             self.guess(f"labels: column {columns[labels]!r}", "label")
-        return (labels, []) if labels is not None or not self.labelled else (None, self.indicators(document))
+        if labels is not None or not self.labelled:
+            return (() if labels is None else (labels,)), []
+        return (), self.indicators(document)
 
     def indicators(self, document: int | None) -> list[tuple[int, str]]:
         """Return the positions and names of the columns of 0 and 1, each of which stands for a label."""
         columns = self.columns
         longest = max(range(len(columns)), key=self.mean_length, default=0)
-        taken = {document, longest, _by_name(columns, TEXTS), column_of_ids(columns)}
+        taken = {document, longest, column_of(columns, TEXTS), column_of_ids(columns)}
         taken |= {self.place(one, "text") for one in self.options.text or ()}
         free = [at for at in range(len(columns)) if at not in taken]
         places = [at for at in free if _are_zeros_and_ones(row[at] for row in self.rows)]
@@ -236,25 +261,70 @@ class _Choice:
         columns = self.columns
         if self.options.text is not None:
             return tuple(self.place(one, "text") for one in self.options.text)
-        found = _by_name(columns, TEXTS, taken)
+        found = column_of(columns, TEXTS, taken)
         if found is None:
-            rest = (at for at in range(len(columns)) if at not in taken and self.plain[at] not in _NEITHER)
+            rest = [at for at in range(len(columns)) if at not in taken and self.plain[at] not in NO_TEXTS]
+            rest = [at for at in rest if not is_of_labels(columns[at]) and not self.records(at)]
             found = max(rest, key=self.mean_length, default=None)
         if found is None and not self.labelled:  # the only column left
             found = labels
         if found is None:
             raise self.unknown("texts", "text")
         # A title is part of the document, and may be all that a row has.
-        title = _by_name(columns, ("title",), (*taken, found))
-        if title is not None:
+        title = column_of(columns, TITLES, (*taken, found))
+        if title is not None and record_of(columns[title]) == record_of(columns[found]):
             self.guess(f"texts: columns {columns[title]!r} and {columns[found]!r}", "text")
-        elif self.plain[found] != "text":
+            return (title, found)
+        if columns[found].strip().lower() != "text":
             self.guess(f"texts: column {columns[found]!r}", "text")
-        return (found,) if title is None else (title, found)
+        return (found,)
+
+    def records(self, at: int, of_labels: bool = False) -> list[Any]:
+        """Return the cells of a column that hold dictionaries."""
+        return [row[at] for row in self.rows if is_record(row[at], of_labels)]
+
+    def check(self, found: Columns, labels: Sequence[int]) -> None:
+        """Raise an error if a text column is a label column, or if many cells hold dictionaries."""
+        if both := set(found.texts) & set(labels):
+            raise InputError(
+                f"{self.name}: column {self.columns[min(both)]!r} holds the texts and their labels",
+                expected="different columns: of a text that contains its labels, a model learns nothing else",
+                received=", ".join(repr(_seen(row[min(both)])[:_SHOWN_LETTERS]) for row in self.rows[:3]),
+                fix=f"{self.options.named('text')}, or {self.options.named('label')}",
+            )
+        for what, places in (("text", found.texts), ("label", found.label_places if self.labelled else ())):
+            for at in places:
+                records = self.records(at, what == "label")
+                if len(records) > _RECORDS * len(self.rows):
+                    parts = ", ".join(_parts_of(self.columns[at], self.columns)[:20])
+                    raise InputError(
+                        f"{self.name}: column {self.columns[at]!r} holds dictionaries",
+                        expected=f"a {what}, or a list of {what}s, in each cell", received=repr(records[0])[:80],
+                        fix=f"choose one of {parts}: {self.options.named(what)}" if parts else f"{what}s without keys",
+                    )  # fmt: skip
+
+    def warn_of_labels_in_texts(self, found: Columns) -> None:
+        """Warn if most texts contain the cell that holds their labels."""
+        several, single = [], []
+        for row in self.rows:
+            if not found.fault(row) and (labels := found.labels_of(row)):
+                pattern = r"\W+".join(map(re.escape, labels))
+                contained = re.search(rf"(?<!\w){pattern}(?!\w)", found.text_of(row)) is not None
+                (several if len(labels) > 1 else single).append(contained)
+        every = several + single
+        if (sum(several) >= max(_LEAST_LISTS, _SHARE_OF_LISTS * len(several))) or (
+            len(every) >= _LEAST_SINGLE and sum(every) >= _SHARE_OF_ALL * len(every)
+        ):
+            _LOG.warning(
+                "%s: %s of the first %s texts contain their labels as the label column has them: a model learns to "
+                "copy them, and its measures are far too high; name other text columns: %s", self.name,
+                f"{sum(every):,}", f"{len(every):,}", self.options.named("text"),
+            )  # fmt: skip
 
     def merged(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
         """Return the columns, set to merge rows if the table seems to have one row for each label of a document."""
-        rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
+        readable = [row for row in sample if not found.fault(row)]
+        rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in readable]
         by = _rows_are_pairs([row for row in rows if row[1] and row[2]])
         more = "" if self.options.python else ' (--document-column; "" if each row is a document of its own)'
         if by == "id" and (ids := found.ids) is not None:
@@ -267,28 +337,31 @@ class _Choice:
         self.guesses.append(f"one row for each label of a document: {how}{more}")
         return found
 
-    def only_lists(self, document: int | None) -> int | None:
+    def only_lists(self, taken: Collection[int | None]) -> int | None:
         """Return the position of the only column whose cells list short texts; None if there are none or several."""
         found = []
-        for at, plain in enumerate(self.plain):
-            if at == document or plain in _NEITHER:
+        for at, name in enumerate(self.plain):
+            cells = [row[at] for row in self.rows if row[at] and not is_record(row[at], True)]
+            if at in taken or name in NO_TEXTS or not cells:
                 continue
-            cells = [cell for row in self.rows if (cell := _text(row[at]).strip())]
-            separator = label_separator(cells)
-            parts = [part for cell in cells for part in labels_in(cell, separator)] if separator in ("|", ";") else []
-            lists = sum(separator in cell for cell in cells) if parts else 0
-            if lists >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts) and parts:
+            separator = label_separator([cell for cell in cells if isinstance(cell, str)])
+            lists = [_labels(cell, separator) for cell in cells]
+            if separator in ("", "\t", ",", " ") and not any(isinstance(cell, list | tuple) for cell in cells):
+                continue
+            parts = [part for one in lists for part in one]
+            several = sum(len(one) > 1 for one in lists)
+            if parts and several >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts):
                 found.append(at)
         return found[0] if len(found) == 1 else None
 
     def mean_length(self, at: int) -> float:
-        return sum(len(_text(row[at])) for row in self.rows) / max(len(self.rows), 1)
+        return sum(len(_seen(row[at])) for row in self.rows) / max(len(self.rows), 1)
 
     def unknown(self, what: str, flag: str) -> InputError:
         """Return an error that asks for the column and shows some cells of each column."""
         shown = []
         for at, column in enumerate(self.columns[:_SHOWN_COLUMNS]):
-            cells = [" ".join(_text(row[at]).split()) for row in self.rows[:3]]
+            cells = [" ".join(_seen(row[at]).split()) for row in self.rows[:3]]
             shown.append(f"{column}: {', '.join(repr(cell[:_SHOWN_LETTERS]) for cell in cells)}")
         return InputError(
             f"{self.name}: cannot tell which column holds the {what}",
@@ -305,7 +378,7 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
         return options
     wanted = list(trained.texts) if options.text is None else []
     if labelled and options.labels is None and trained.labels is not None:
-        wanted.append(trained.labels)
+        wanted.extend(_several(trained.labels, columns))
     if labelled and options.labels is None and not set(trained.indicators) & set(columns):
         wanted.extend(trained.indicators)
     if missing := [column for column in wanted if column not in columns]:
@@ -333,22 +406,30 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
             return candidates.index(one)
     if wanted.isascii() and wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(columns):
         return int(wanted)
-    shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
-    raise InputError(f"{name} has no column {wanted[:80]!r}", expected=f"one of {shown}", fix=flag)
+    problem = f"{name} has no column {wanted[:80]!r}"
+    if parts := _parts_of(wanted, columns):
+        problem = f"{name}: {wanted[:80]!r} holds dictionaries, whose parts are columns"
+    shown = ", ".join((parts or columns)[:20]) + (", …" if len(parts or columns) > 20 else "")
+    raise InputError(problem, expected=f"one of {shown}", fix=flag)
 
 
 def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
     """Return the position of the column of document identifiers, found by common names; None if there is none."""
-    return _by_name(columns, IDS, taken)
+    return column_of(columns, IDS, taken)
 
 
-def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
-    lower = [re.sub(r"[^a-z]", "", column.lower()) for column in columns]
-    return next((lower.index(one) for one in names if one in lower and lower.index(one) not in taken), None)
+def _several(names: str, columns: Sequence[str]) -> list[str]:
+    """Return the column names in a comma-separated text, which may itself be the name of a column."""
+    return [names] if names in columns else names.split(",")
+
+
+def _parts_of(record: str, columns: Sequence[str]) -> list[str]:
+    """Return the columns that hold parts of the dictionaries in a column: doc.title, labels[].name."""
+    return [one for one in columns if one.startswith((f"{record}.", f"{record}["))]
 
 
 def _are_zeros_and_ones(cells: Iterable[Any]) -> bool:
-    seen = {_text(cell).strip().lower() for cell in cells}
+    seen = {_seen(cell).strip().lower() for cell in cells}
     return seen <= {*_YES, *_NO} and bool(seen - {""})
 
 
@@ -370,10 +451,29 @@ def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
     return "text" if same_text >= max(2, _PAIRS * len(rows)) else ""
 
 
+def _labels(cell: Any, separator: str) -> list[str]:
+    """Return the labels of a cell, in order."""
+    if not isinstance(cell, list | tuple | set | frozenset):
+        return labels_in(_text(cell), separator)
+    found = sorted(map(_text, cell)) if isinstance(cell, set | frozenset) else map(_text, cell)
+    return list(dict.fromkeys(label for one in found if (label := one.strip())))
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
-    # A column of whole numbers with a missing cell arrives as 3.0.
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = sorted(map(_text, value)) if isinstance(value, set | frozenset) else map(_text, value)
+        return "\n".join(part for part in parts if part.strip())
+    if isinstance(value, Mapping):
+        raise InputError("a cell holds a dictionary", expected="a text or a list", received=repr(value)[:80])
+    if isinstance(value, float):  # a column of whole numbers with a missing cell arrives as 3.0
+        return "" if value != value else str(int(value) if value.is_integer() else value)
+    return str(value)
+
+
+def _seen(value: Any) -> str:
+    """Return a cell as a text for guesses and messages, whatever it holds."""
+    return str(value) if is_record(value, False) else _text(value)

@@ -1,24 +1,34 @@
 """Split cells into labels, and remove the brackets and prefixes of file formats."""
 
+import ast
+import json
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 SEPARATORS = ("\t", "|", ";", ",")
 BRACKETS = "[]"
-"""The separator of cells that are lists in Python or JSON syntax: ``['baking', 'bread']``."""
+"""The separator of cells that are lists or sets in Python or JSON syntax: ``['baking', 'bread']``."""
 FASTTEXT = "__label__"
 _LONGEST_LABEL = 200  # characters
 _MOST_LONG = 0.02  # share of the parts of cells that may be longer, so that one odd cell does not decide
 _PATH = re.compile(r"\S\s*(?:>|→|»)\s*\S")
-_IN_BRACKETS = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,\[\]'"\s][^,\[\]]*)""")
+_FEW, _USUAL_LENGTH = 30, 40  # rows, among which labels seldom occur again; characters of a usual label
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_LIST = re.compile(r"""\s*(?:\[.*\]|\{.*\}|\(\s*['"].*\))\s*""", re.DOTALL)
+# Python 2 writes u'…', and NumPy np.str_('…').
+_IN_LIST = re.compile(rf"""(?:[uUbB]|np\.str_\()?({_QUOTED})\)?|([^,\[\]'"\s][^,\[\]]*)""", re.DOTALL)
+_RECORD = re.compile(rf"\s*[\[(]?\s*\{{\s*(?:{_QUOTED})\s*:", re.DOTALL)
+_MISSING = ("None", "null", "nan", "NaN")
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def label_separator(cells: Sequence[str]) -> str:
     """Guess the separator of labels: a character that many cells contain and that splits them into label-like parts."""
     cells = [cell for cell in cells if cell.strip()]
-    if cells and sum(cell.strip()[0] == "[" and cell.strip()[-1] == "]" for cell in cells) >= 0.9 * len(cells):
+    if cells and sum(_LIST.fullmatch(cell) is not None for cell in cells) >= 0.9 * len(cells):
         return BRACKETS
     # Names in a category path may contain commas: "Clothing > Shirts, blouses".
     paths = sum(_PATH.search(cell) is not None for cell in cells) >= 0.5 * len(cells)
@@ -43,19 +53,77 @@ def _separates(separator: str, cells: Sequence[str]) -> bool:
     counts = Counter(parts)
     of_cut = [part for cell in cut for part in labels_in(cell, separator)]
     again = sum(counts[part] > 1 for part in of_cut) >= 0.5 * len(of_cut)
-    # Names may contain commas ("Paris, France"). Only where parts occur in several cells do commas separate labels.
-    if separator == "," and len(counts) > 0.9 * len(parts):
+    lists = len(cells) <= _FEW and _look_like_lists([labels_in(cell, separator) for cell in cut])
+    # Names may contain commas ("Paris, France"). Where parts occur in several cells, commas separate labels.
+    if separator == "," and len(counts) > 0.9 * len(parts) and not lists:
         return False
-    return sum(separator in cell for cell in cells) >= max(2, (0.02 if again else 0.1) * len(cells))
+    least = 1 if lists and len(cut) == 1 and len(of_cut) > 2 else 2
+    return sum(separator in cell for cell in cells) >= max(least, (0.02 if again else 0.1) * len(cells))
+
+
+def _look_like_lists(cells: Sequence[Sequence[str]]) -> bool:
+    """Judge the parts of a few cells by their form: short, and either three or more, or all in lower case."""
+    parts = [part for cell in cells for part in cell]
+    if any(len(part.split()) > 3 or len(part) > _USUAL_LENGTH for part in parts):
+        return False
+    return 2 * sum(len(cell) > 2 for cell in cells) >= len(cells) or all(part[0].islower() for part in parts)
+
+
+def separator_sentence(cells: Sequence[str], separator: str, flag: str) -> str:
+    """Return a sentence on the guess of `label_separator`; "" if there was nothing to choose between."""
+    if separator:
+        how = "are a list in brackets" if separator == BRACKETS else f"are separated by {separator!r}"
+        return f"labels of a cell {how} ({flag})"
+    for one in SEPARATORS if len(cells) <= _FEW else ():
+        if count := sum(one in cell for cell in cells):
+            return f"each cell is one label, although {count:,} of {len(cells):,} contain {one!r} ({flag})"
+    return ""
 
 
 def labels_in(text: str, separator: str) -> list[str]:
     """Split a cell into its distinct labels, in order. ``separator`` may be "" (one label) or `BRACKETS`."""
-    if separator == BRACKETS and text.strip()[:1] == "[":
-        found = ["".join(groups).replace("\\'", "'").replace('\\"', '"') for groups in _IN_BRACKETS.findall(text)]
+    if separator == BRACKETS and _LIST.fullmatch(text):
+        tokens = _IN_LIST.findall(text.strip()[1:-1])
+        found = [_unquoted(one) if one else bare for one, bare in tokens if bare.strip() not in _MISSING]
     else:
         found = text.split(separator) if separator and separator != BRACKETS else [text]
     return list(dict.fromkeys(label for one in found if (label := one.strip().removeprefix(FASTTEXT))))
+
+
+def _unquoted(token: str) -> str:
+    """Return the text of a quoted string in JSON or Python syntax, whose escapes may have been damaged."""
+    if "\\" not in token:
+        return token[1:-1]
+    if (found := _read(token)) is None:
+        found = token[1:-1].replace("\\'", "'").replace('\\"', '"')
+    # Python writes a character beyond U+FFFF as one escape, JSON as two, of which one may be missing.
+    return str(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def parsed(text: str) -> Any:
+    """Return the list or dictionary that a text holds in JSON or Python syntax; None if it holds neither."""
+    found = _read(text.strip()) if text.lstrip()[:1] in ("[", "{") else None
+    return found if isinstance(found, list | dict) else None
+
+
+def _read(text: str) -> Any:
+    """Return the value that a text holds in JSON or Python syntax; None if it holds none."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of unknown escapes
+                return read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def is_record(value: Any, of_labels: bool) -> bool:
+    """Return whether a cell holds a dictionary or, if it should hold labels, lists or a dictionary as text."""
+    if isinstance(value, str):
+        return of_labels and _RECORD.match(value) is not None
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(is_record(one, of_labels) or (of_labels and isinstance(one, list | tuple)) for one in value)
+    return isinstance(value, Mapping)
 
 
 def are_whole_floats(labels: Iterable[str]) -> bool:

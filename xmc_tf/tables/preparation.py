@@ -26,7 +26,7 @@ from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows, names_of_labels
 
 _LOG = logging.getLogger(__name__)
-_LATER = ("same_text", "indicators", "whole")  # fields of Columns that the first version lacked
+_LATER = ("same_text", "indicators", "whole", "more_labels")  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _SHOWN = 5  # bad rows in a message
@@ -98,7 +98,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     wanted = {"source": identity, "columns": chosen}
     if options.names_language is not None and options.label_names is None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
-    cells = [] if columns.labels is None or source.nr_features else [row[columns.labels] for row in sample]
+    cells = [] if source.nr_features else [row[at] for row in sample for at in columns.label_places]
     cells = [str(cell)[:_LONGEST_CELL] for cell in cells if cell][:_SHOWN_CELLS]
     start = {**wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features}
     start |= {"table": _name_of(table), "label_cells": cells}

@@ -70,7 +70,8 @@ def summary_of(store: TableStore) -> Summary:
     columns, names = store.columns, (store.meta("source") or {}).get("columns", ())
     unused: tuple[str, ...] = ()
     if columns is not None:
-        used, ids = {*columns.texts, columns.labels, columns.document, *columns.indicators}, column_of_ids(names)
+        labels = {columns.labels, *(columns.labels or "").split(",")}
+        used, ids = {*columns.texts, *labels, columns.document, *columns.indicators}, column_of_ids(names)
         unused = tuple(name for at, name in enumerate(names) if name not in used and at != ids)
     return Summary(
         {split: store.count(split) for split in SPLITS},

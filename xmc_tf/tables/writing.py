@@ -127,8 +127,11 @@ class RowWriter:
         if isinstance(row, BadRow):
             self._bad.append(row)
             return
+        if fault := self._columns.fault(row.cells):
+            self._bad.append(BadRow(row.line, fault, " | ".join(map(str, row.cells))[:80]))
+            return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
-        fault, start = "", text
+        start = text
         if self._names is not None and self._required and not self._names.keys() >= set(labels):
             fault = "a label has no name"
         elif not text and self._columns.texts:
