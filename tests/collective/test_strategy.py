@@ -10,7 +10,7 @@ import tf_keras
 
 import xmc_tf
 from tests.collective.threads import on_ranks, results_of
-from xmc_tf.collective.fitting.steps import metrics_of_all_ranks
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
