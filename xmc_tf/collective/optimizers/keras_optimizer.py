@@ -57,7 +57,7 @@ class LossScale(tf.Module):
 
 
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
-ELEMENTWISE = (*names_of_forms(), "RMSprop", "Ftrl", "Adadelta", "Adamax", "Nadam", "Lion")
+ELEMENTWISE = (*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
