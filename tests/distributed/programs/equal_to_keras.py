@@ -57,6 +57,20 @@ def two_outputs() -> keras.Model:
     return keras.Model(first.inputs, [x, L.Dense(1, kernel_initializer=fixed(3), name="second")(x)])
 
 
+class Positions(keras.Model):
+    """All ranks look up the same ids, once for the whole batch, in one table that is sharded and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = L.Embedding(ROWS, 4, weights=[TABLE], name="items")
+        self.places = [L.Embedding(len(one), 4, weights=[one]) for one in (TABLE, SMALL)]
+        self.flat, self.out = L.Flatten(), L.Dense(1, kernel_initializer=fixed(2))
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        places = sum(one(tf.range(3)) for one in self.places)
+        return self.out(self.flat(tf.tanh(self.items(ids) + places)))
+
+
 class TwoTowers(keras.Model):
     """Each example's other items are the negatives of its batch."""
 
@@ -187,6 +201,7 @@ FEATURES = {
     "exclude_from_weight_decay": Row(excluded),
     "clipnorm": of(OPT.SGD, 0.3, clipnorm=0.05),
     "global_clipnorm": of(OPT.SGD, 0.3, global_clipnorm=0.1),
+    "global_clipnorm with Adam": of(OPT.Adam, 0.02, global_clipnorm=0.1),
     "clipvalue": of(OPT.SGD, 0.3, clipvalue=0.01),
     "use_ema": of(OPT.SGD, 0.1, use_ema=True, ema_momentum=0.5),
     "a schedule of learning rates": Row(lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5))),
@@ -251,6 +266,7 @@ FEATURES = {
         make=lambda strategy: Steps(model_of(), strategy), compile=lambda: {"run_eagerly": False}, is_evaluated=False
     ),
     "BatchNormalization": Row(make=lambda strategy: model_of(L.BatchNormalization())),
+    "embeddings of positions": Row(lambda: OPT.Adagrad(0.1), make=lambda strategy: Positions()),
     "Dropout, GaussianNoise": Row(make=lambda strategy: model_of(L.Dropout(0.5, seed=1))),
     "in-batch negatives": Row(
         make=lambda strategy: TwoTowers(strategy, False),

@@ -82,7 +82,9 @@ class Gradients(NamedTuple):
         if each is not None:
             return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
         if total is not None:
-            return self.scaled(total / tf.maximum(tf.sqrt(tf.reduce_sum(squares)), total))
+            # Scaling makes Keras' gradients dense: from there on, the gradients of equal ids are one.
+            found = self._replace(of_variables=[_with_distinct_rows(one) for one in self.of_variables])
+            return found.scaled(total / tf.maximum(tf.sqrt(tf.reduce_sum(squares)), total))
         return self
 
     def _times(self, factors: Sequence[float | tf.Tensor]) -> "Gradients":
@@ -143,6 +145,13 @@ def _values(gradient: Gradient) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
+def _with_distinct_rows(gradient: Gradient) -> Gradient:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, values = sum_by_number(gradient.indices, gradient.values)
+    return tf.IndexedSlices(values, tf.cast(rows, gradient.indices.dtype), gradient.dense_shape)
+
+
 def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """Return the gradients of replicated variables, summed over the ranks."""
     if not gradients:
@@ -181,12 +190,13 @@ def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.Index
 
 
 def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sum the gathered gradients over the ranks if all ranks looked up the same ids in the same order, such as
+    """Sum the gathered gradients over the ranks if all ranks looked up the same distinct ids in the same order, such as
     positions. In one process, each of these ids has a single gradient, which, for example, Adagrad squares as a whole.
     """
     each = tf.size(rows) // size
     ids = rows[:each]
     same = tf.equal(tf.size(rows), each * size) & tf.reduce_all(tf.equal(rows[: each * size], tf.tile(ids, [size])))
+    same &= tf.equal(tf.size(tf.unique(ids)[0]), each)  # ids of examples that happen to be the same repeat
     shape = values.shape[1:]
 
     def summed() -> tuple[tf.Tensor, tf.Tensor]:
