@@ -1,6 +1,7 @@
 """What the files below a folder contain, and damage to a file."""
 
 import ctypes
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,17 @@ def obey_permissions() -> Callable[[], None]:
         libc.capset(head, sets)
 
     return take_back
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let files grow to some bytes only within the ``with`` block, as a disk does that is nearly full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.files import largest_file
 from xmc_tf.common.process import run_records
 from xmc_tf.common.process.launcher import find
 from xmc_tf.common.process.run_records import ProcessRecord, TemporaryFolder, clean_up
@@ -164,3 +165,16 @@ def test_the_record_is_removed_with_the_process(temporary):
         assert json.loads(record.read_text())["folders"] == [name]
     run_records._forget(record, os.getpid())
     assert not record.exists()
+
+
+def test_nothing_is_left_of_a_record_that_the_disk_has_no_room_for(temporary):
+    with largest_file(10):
+        folder = TemporaryFolder()
+    folder.cleanup()
+    assert not list(temporary.glob("xmc-tf-*/*"))
+
+
+def test_a_record_under_another_name_of_this_host_is_removed(temporary):
+    path = recorded(temporary, place=["another name", *run_records._place()[1:]])
+    clean_up()
+    assert not path.exists()

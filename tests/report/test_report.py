@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from tests.files import contents, largest_file
 from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
@@ -161,3 +162,15 @@ def test_inputs_that_do_not_fit_are_named(more, message):
 def test_a_curve_has_a_value_for_each_step():
     with pytest.raises(InputError, match="different numbers of steps and values"):
         Curve("loss", [1, 2], [1.0])
+
+
+def test_a_disk_without_room_leaves_the_earlier_report_whole(tmp_path):
+    write_report(inputs(45), tmp_path / "report")
+    before = contents(tmp_path)
+    room = max(len(content) for name, content in before.items() if name.endswith(".csv"))
+    with largest_file(2 * room), pytest.raises(OSError, match="File too large"):
+        write_report(inputs(50), tmp_path / "report")
+    assert contents(tmp_path) == before
+    with largest_file(2 * room), pytest.raises(OSError, match="File too large"):
+        write_report(inputs(50), tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())

@@ -6,7 +6,7 @@ from pathlib import Path
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
 from xmc_tf.audit.data import DUPLICATES, MISSING, NOUNS, SAME_LABELS, SILENT_NAME, WRONG
-from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_files
 from xmc_tf.report.page.elements import Cell, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import GENERATOR, whole_page
 from xmc_tf.report.writing import write_csv
@@ -45,11 +45,10 @@ def write_audit(
         The path of the page.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / FINDINGS, HEADER, _rows(audit, ids or {}))
-    with atomic_file(folder / PAGE) as part:
+    with atomic_files(folder / PAGE, folder / FINDINGS) as (page, findings):
+        write_csv(findings, HEADER, _rows(audit, ids or {}))
         body = "\n".join(filter(None, [_summary(audit), *(_findings(audit, kind) for kind in KINDS)]))
-        part.write_text(whole_page(title, text(str(audit), 300), body, FINDINGS), encoding="utf-8", errors="replace")
+        page.write_text(whole_page(title, text(str(audit), 300), body, FINDINGS), encoding="utf-8", errors="replace")
     return folder / PAGE
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_files
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import Named, check_output_folder, check_output_path
 from xmc_tf.report.card import write_card
@@ -67,17 +67,17 @@ def write_report(
     """
     folder = Path(folder)
     report = make_report(inputs)
-    write_csv(folder / LABELS_FILE, _LABELS_HEADER, _label_rows(report, report.labels.order.tolist()))
     columns, name_of = list(Point.__dataclass_fields__), inputs.label_name
     points = ([getattr(point, name) for name in columns] for point in report.thresholds.curve)
-    write_csv(folder / THRESHOLDS_FILE, columns, points)
     confusions = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
-    write_csv(folder / CONFUSIONS_FILE, _CONFUSIONS_HEADER, confusions)
-    with atomic_file(folder / DATA) as part:
-        part.write_text(json.dumps(to_json(report), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
-    # Last, so that a page always has its files.
-    with atomic_file(folder / PAGE) as part:
-        part.write_text(to_html(report), encoding="utf-8", errors="replace")
+    # All or none, so that a page always has its files, of the same report.
+    with atomic_files(*(folder / name for name in _FILES)) as (page, data_file, labels, thresholds, confused):
+        write_csv(labels, _LABELS_HEADER, _label_rows(report, report.labels.order.tolist()))
+        write_csv(thresholds, columns, points)
+        write_csv(confused, _CONFUSIONS_HEADER, confusions)
+        content = json.dumps(to_json(report), ensure_ascii=True, indent=1)
+        data_file.write_text(content + "\n", encoding="utf-8")
+        page.write_text(to_html(report), encoding="utf-8", errors="replace")
     if model_folder is not None and inputs.model is not None:
         write_card(model_folder, inputs.model, report, data or inputs.title)
     return folder / PAGE
@@ -120,7 +120,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file. None becomes an empty cell, and cells that a spreadsheet would run as formulas are escaped."""
-    with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows([safe_cell(_known(cell)) for cell in row] for row in rows)

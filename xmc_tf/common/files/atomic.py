@@ -5,7 +5,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
@@ -67,6 +67,13 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
     finally:
         os.close(handle)
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_files(*paths: Path) -> Iterator[list[Path]]:
+    """Yield a temporary path for each file. They are renamed if the block succeeds, the first one last."""
+    with ExitStack() as placed:
+        yield [placed.enter_context(atomic_file(path)) for path in paths]
 
 
 def hidden_prefix(name: str) -> str:

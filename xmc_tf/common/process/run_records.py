@@ -38,7 +38,8 @@ class ProcessRecord:
 
     @property
     def dead(self) -> bool:
-        return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
+        # Process IDs are unique in a PID namespace, whose processes may have several host names.
+        return self.place[1:] == _place()[1:] and not any(Process(*owner).alive for owner in self.owners)
 
 
 _own: dict[int, ProcessRecord] = {}  # by process ID, because a fork has its own record
@@ -143,9 +144,12 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
     record.folders += folders
     record.owners += owners
     part = path.with_suffix(".part")
-    with contextlib.suppress(OSError):  # a full disk: without a record, nothing is removed
+    try:
         part.write_text(json.dumps(asdict(record)))
         part.rename(path)
+    except OSError:  # a full disk: without a record, nothing is removed
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _forget(path: Path, pid: int) -> None:
