@@ -31,7 +31,7 @@ from tests.campaigns.killed_runs import SIGNALS, Blow, contents, run, shared_mem
 from tests.distributed.launch import BIN
 from xmc_tf.data import save_matrix
 
-FOREIGN = ("train.log", "Pt.npz")
+FOREIGN = ("train.log", "predict.log")
 MPI = [str(BIN / "mpiexec"), "-n", "2"]
 HOROVOD = [str(BIN / "horovodrun"), "-np", "2", "-H", "localhost:2", "--network-interfaces", "lo", "--disable-cache"]
 GLOO, HOROVOD_MPI = [*HOROVOD, "--gloo"], [*HOROVOD, "--mpi"]
@@ -172,7 +172,7 @@ class Campaign:
 
 
 class Foreign:
-    """Files of others in the output folder: a log that another program writes to, and a matrix.
+    """Files of others in the output folder: a log that another program writes to, and another log.
 
     Args:
         folder: None for none.
@@ -188,7 +188,7 @@ class Foreign:
     def __enter__(self) -> "Foreign":
         if self._folder is not None:
             self._folder.mkdir(exist_ok=True)
-            (self._folder / "Pt.npz").write_bytes(b"not one of ours")
+            (self._folder / "predict.log").write_bytes(b"not one of ours")
             self._log = (self._folder / "train.log").open("w")
             self._inode = (self._folder / "train.log").stat().st_ino
             self._thread = threading.Thread(target=self._write)
@@ -205,11 +205,11 @@ class Foreign:
         """Count what is missing or has been replaced."""
         if self._folder is None:
             return
-        lines, log, matrix = self._lines, self._folder / "train.log", self._folder / "Pt.npz"
+        lines, log, other = self._lines, self._folder / "train.log", self._folder / "predict.log"
         if not log.exists() or log.stat().st_ino != self._inode or len(log.read_text().splitlines()) < lines:
             campaign.lost(what, "train.log is not the file that is written to")
-        if not matrix.exists() or matrix.read_bytes() != b"not one of ours":
-            campaign.lost(what, "Pt.npz")
+        if not other.exists() or other.read_bytes() != b"not one of ours":
+            campaign.lost(what, "predict.log")
 
     def _write(self) -> None:
         while not self._end.wait(0.05):

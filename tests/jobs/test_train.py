@@ -1,9 +1,11 @@
 """From a table to a model, a measurement and the record of the run, by one command."""
 
 import json
+import os
 
 import pytest
 
+from tests.jobs.conftest import documents, write_table
 from xmc_tf import XRLinear, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.runs import predictions_of, runs_of
@@ -71,6 +73,23 @@ def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):
     assert not (multi.parent / "model").exists()
     _train(multi.with_suffix(".sqlite"), "--effort", "fast")
     assert "100 test" in capsys.readouterr().out
+
+
+def test_a_model_is_of_the_corrected_table(tmp_path, caplog):
+    """A correction at the same size and time was once missed, and the model was that of the old table."""
+    rows = documents(200, 1)
+    swapped = {"music": "sport", "sport": "music"}
+    rows = [(text, [name.replace("sports", "sport") for name in labels]) for text, labels in rows]
+    corrected = [(text, [swapped.get(name, name) for name in labels]) for text, labels in rows]
+    probes, found = [text for text, _ in rows[:40]], []
+    for place, table in (("mine", rows), ("mine", corrected), ("new", corrected)):
+        (tmp_path / place).mkdir(exist_ok=True)
+        path = write_table(tmp_path / place / "table.csv", table)
+        os.utime(path, ns=(1, 1))
+        main([str(path), "-m", str(path.parent / "model"), "--effort", "fast"])
+        found.append(XRLinear.load(path.parent / "model").best(probes, k=2))
+    assert found[0] != found[1] == found[2]
+    assert "data set: read again (labels changed)" in caplog.text
 
 
 def test_features_instead_of_texts(tmp_path, capsys):
