@@ -10,11 +10,11 @@ import tf_keras
 
 import xmc_tf
 from tests.collective.threads import on_ranks, results_of
-from xmc_tf.collective.fitting.steps import metrics_of_all_ranks
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.forms import row_wise_of
 from xmc_tf.collective.optimizers.row_wise.updating import update_rows
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line, lookup
@@ -129,7 +129,7 @@ def test_tables_may_have_their_own_optimizer(strategy):
     ("make", "said"),
     [
         (lambda: keras.optimizers.Adam(use_ema=True), r"use_ema(.|\n)*exact=True"),
-        (lambda: keras.optimizers.RMSprop(), r"RMSprop(.|\n)*exact=True"),
+        (lambda: keras.optimizers.Lion(), r"Lion(.|\n)*exact=True"),
         (lambda: keras.optimizers.Nadam(), r"Nadam(.|\n)*exact=True"),
         (lambda: tf_keras.optimizers.Adam(), "import keras` instead of `import tf_keras"),
     ],
@@ -141,16 +141,31 @@ def test_unsupported_optimizers_are_refused_before_the_first_step(strategy, make
             model.compile(make(), "mse")
 
 
-def test_adam_equals_keras_if_each_step_touches_each_row():
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
+        keras.optimizers.Adagrad(0.05),
+        keras.optimizers.AdamW(0.01, weight_decay=0.1),
+        keras.optimizers.Adam(0.01, amsgrad=True),
+        keras.optimizers.RMSprop(0.01, momentum=0.9, centered=True, weight_decay=0.1),
+        keras.optimizers.RMSprop(0.01),
+        keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.1, l2_regularization_strength=0.1, beta=0.2),
+        keras.optimizers.Ftrl(0.1, -0.7, l2_shrinkage_regularization_strength=0.1),
+    ],
+    ids=lambda one: one.name,
+)
+def test_row_wise_forms_equal_keras_if_each_step_touches_each_row(theirs):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(6, 3)).astype(np.float32)
     table, plain = make_table("t", 6, 3, initializer=values), tf.Variable(values)
-    ours, theirs = RowAdam(0.01, weight_decay=0.1), keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    ours = row_wise_of(theirs)
     for step in range(20):
         gradient = tf.constant(rng.normal(size=(6, 3)), tf.float32)
         update_rows(ours, table, tf.range(6), gradient, step + 1)
         theirs.apply_gradients([(gradient, plain)])
     np.testing.assert_allclose(table.variable, plain, atol=1e-6)
+    assert len(ours.slots) == len(theirs.variables) - 2  # the step and the rate
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from itertools import product
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.optimizers.gradients import BatchShare
+from xmc_tf.collective.batches import BatchShare
+from xmc_tf.common.errors import InputError
 
 EXAMPLES = int(os.environ.get("XMC_TF_TEST_EXAMPLES", "6"))  # of a batch, over all ranks
 
@@ -67,3 +69,14 @@ def check_unequal_last_batches(world):
         found = trained(model, rows_of(*own).batch(each))
         expected = trained(plain, rows_of(np.arange(EXAMPLES + sum(parts))).batch(EXAMPLES))
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(parts))
+
+
+def check_layers_adapted_to_different_data_are_refused(world):
+    with CollectiveStrategy(world).scope():
+        model = keras.Sequential([keras.Input([3]), keras.layers.Normalization(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    model.layers[0].adapt(np.full((2, 3), world.rank))
+    before = model.get_weights()
+    with pytest.raises(InputError, match=r"1 of . replicated variables(.|\n)*adapt its layers to the same data"):
+        model.fit(np.ones((3, 3)), np.ones((3, 1)), verbose=0)
+    np.testing.assert_array_equal(model.get_weights()[-1], before[-1])

@@ -175,3 +175,29 @@ def test_joined_texts_are_like_a_list(tmp_path):
     for at in (-6, 5):
         with pytest.raises(IndexError):
             joined[at]
+
+
+@pytest.mark.parametrize("change", ["truncated", "overwritten", "extended"])
+def test_a_file_that_changes_while_it_is_read_is_an_error(change, tmp_path):
+    """Mapped, it would end the process without a message if it became shorter, and mix two contents otherwise."""
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"one document\n" * 100_000)
+    texts = TextFile(path)
+    assert texts[99_999] == "one document"
+    os.utime(path, ns=(0, 0))
+    before = TextFile(path)
+    if change == "truncated":
+        os.truncate(path, 5)
+    with path.open("r+b" if change == "overwritten" else "ab") as file:
+        file.write(b"" if change == "truncated" else b"another")
+    reads = (
+        lambda: before[0],
+        lambda: before[99_999],
+        lambda: before[5:9],
+        before.check,
+        lambda: list(before.batches(7)),
+    )
+    for read in reads:
+        with pytest.raises(InputError, match=r"x\.txt changed while it was read"):
+            read()
+    assert TextFile(path)[0] == {"truncated": "one d", "overwritten": "anotherument"}.get(change, "one document")

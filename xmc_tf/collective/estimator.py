@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
-from xmc_tf.collective.fitting.steps import batches_in_step, metrics_of_all_ranks
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
+from xmc_tf.collective.fitting.steps import batches_in_step
 from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.common.errors import InputError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import keras
 import tensorflow as tf
 
+from xmc_tf.collective.batches import current_batch
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.dynamic_tables.eviction import Rule
 from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding, growing_lookup
@@ -322,7 +323,25 @@ class CollectiveStrategy:
         Args:
             vectors: this rank's rows. Ranks may have different numbers of rows.
         """
+        if (batch := current_batch()) is not None:
+            batch.gathers += 1
         return gather_rows(vectors, self.world_size(), self.rank(), "xmc_tf/batch/rows")
+
+    def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
+        """Return the loss whose gradients a ``train_step`` of your own computes: the loss times this rank's weight.
+
+        Ranks whose batches have more examples weigh more. Outside of ``fit``, it returns the loss, so that one
+        ``train_step`` serves plain Keras too. ``self.optimizer.scale_loss(loss)`` does the same.
+
+        Example:
+            >>> with tf.GradientTape() as tape:
+            ...     loss = strategy.scale_loss(tf.reduce_mean(tf.ones([8])))
+
+        Args:
+            loss: the mean of the losses of this rank's examples.
+        """
+        batch = current_batch()
+        return loss if batch is None else batch.scale_loss(loss)
 
     def top_k(
         self, layer: keras.layers.Embedding | ShardedTable | tf.Variable, queries: tf.Tensor, k: int = 10

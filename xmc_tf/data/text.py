@@ -1,9 +1,10 @@
-"""Texts in a memory-mapped file, one per line."""
+"""Texts in a file, one per line, which are read on access."""
 
 import csv
 import logging
-import mmap
+import os
 import shlex
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -69,9 +70,10 @@ class TextFile:
             raise InputError(
                 f"{name}: {self.path} is empty", expected="one document per line", received="a file of 0 bytes"
             )
-        with self.path.open("rb") as file:
-            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        head = self._bytes[:16]
+        self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
+        self._state = self._state_now()
+        head = self._read(0, 16)
         for magic, (kind, fix) in _NO_TEXTS.items():
             if head.startswith(magic):
                 raise InputError(
@@ -79,9 +81,9 @@ class TextFile:
                     received=kind, fix=fix,
                 )  # fmt: skip
         if name == "texts":
-            _refuse_table(self.path, self._bytes[:_HEAD], name)
+            _refuse_table(self.path, self._read(0, _HEAD), name)
         # Line i is the bytes from offsets[i] to just before offsets[i + 1], including its line end.
-        self._offsets = _offsets(self._bytes, f"reading {self.path.name}")
+        self._offsets = self._find_lines()
         if head.startswith(_BOM):
             self._offsets[0] = len(_BOM)
 
@@ -103,7 +105,7 @@ class TextFile:
         line = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= line < len(self):
             raise IndexError(f"document {index} of {len(self)}")
-        return _decoded(self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].removesuffix(b"\r"))
+        return _decoded(self._read(self._offsets[line], self._offsets[line + 1] - 1).removesuffix(b"\r"))
 
     def __iter__(self) -> Iterator[str]:
         for lines in self.batches(1024):
@@ -131,9 +133,9 @@ class TextFile:
         start = max(start, 0)
         if start >= stop:
             return []
-        block = self._bytes[self._offsets[start] : self._offsets[stop] - 1]
+        block = self._read(self._offsets[start], self._offsets[stop] - 1)
         lines = block.split(b"\n")
-        # Splitting a block is several times as fast as slicing the mapping line by line.
+        # Splitting a block is several times as fast as reading line by line.
         return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
 
     def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
@@ -187,6 +189,38 @@ class TextFile:
             _LOG.info("%s: %s: %s of %s lines are empty", self.name, self.path, f"{empty:,}", f"{len(self):,}")
         return len(wrong)
 
+    def _state_now(self) -> tuple[int, int]:
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+    def _read(self, start: int, stop: int) -> bytes:
+        """Return a range of bytes, at most up to the end. A mapping would end the process if the file got shorter."""
+        start, stop = int(start), min(int(stop), self._state[0])
+        pieces = []
+        while start < stop and (piece := os.pread(self._file, stop - start, start)):
+            pieces.append(piece)
+            start += len(piece)
+        if start < stop or self._state_now() != self._state:
+            raise InputError(
+                f"{self.name}: {self.path} changed while it was read", expected="a file that nothing writes to",
+                received=f"{self._state[0]:,} bytes at first, {self._state_now()[0]:,} bytes now",
+                fix="run the command again when the file is complete",
+            )  # fmt: skip
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _find_lines(self) -> np.ndarray:
+        """Return the offset of each line, followed by the offset at which another line would begin."""
+        size, found = self._state[0], [np.zeros(1, dtype=np.int64)]
+        with Progress(f"reading {self.path.name}", size >> 20, "MB") as progress:
+            for start in range(0, size, PIECE):
+                array = np.frombuffer(self._read(start, start + PIECE), dtype=np.uint8)
+                found.append(np.flatnonzero(array == ord("\n")) + (start + 1))
+                progress.add(PIECE >> 20)
+        offsets = np.concatenate(found)
+        if offsets[-1] != size:  # add a virtual line end to the last line
+            offsets = np.append(offsets, size + 1)
+        return offsets
+
 
 def _refuse_table(path: Path, head: bytes, name: str) -> None:
     """Raise an `InputError` if a file is clearly a table, judged by column names, or by file name and separators."""
@@ -213,20 +247,6 @@ def _refuse_table(path: Path, head: bytes, name: str) -> None:
             )
     if named:
         _LOG.warning("%s: %s is read as text, one document per line, despite its name", name, path)
-
-
-def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
-    """Return the offset of each line, followed by the offset at which another line would begin."""
-    array = np.frombuffer(data, dtype=np.uint8)
-    found = [np.zeros(1, dtype=np.int64)]
-    with Progress(title, len(array) >> 20, "MB") as progress:
-        for start in range(0, len(array), PIECE):
-            found.append(np.flatnonzero(array[start : start + PIECE] == ord("\n")) + (start + 1))
-            progress.add(PIECE >> 20)
-    offsets = np.concatenate(found)
-    if offsets[-1] != len(array):  # add a virtual line end to the last line
-        offsets = np.append(offsets, len(array) + 1)
-    return offsets
 
 
 class LazyTexts(Sequence[str]):

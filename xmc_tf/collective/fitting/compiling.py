@@ -12,7 +12,8 @@ import keras
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.embedding_collection.collection import EmbeddingCollection
-from xmc_tf.collective.fitting.steps import announce_own_metrics, normalized_over_ranks, take_steps_over_ranks
+from xmc_tf.collective.fitting.metrics import announce_own_metrics
+from xmc_tf.collective.fitting.steps import normalized_over_ranks, take_steps_over_ranks
 from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding

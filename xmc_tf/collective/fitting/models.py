@@ -3,15 +3,18 @@ import hashlib
 import inspect
 import logging
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.fitting.steps import metrics_of_all_ranks, reduce_losses_over_ranks, same_steps_on_all_ranks
+from xmc_tf.collective.batches import NOT_WEIGHTED
+from xmc_tf.collective.fitting.losses import cover_all_ranks
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks, results_in
+from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line
@@ -53,7 +56,8 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
         raise InputError(
             f"{len(differing)} of {len(replicated)} replicated variables differ from rank 0's",
             received="\n            ".join(differing[:10]),
-            fix="create the model inside strategy.scope(), and update it only with strategy.optimizer(...)",
+            fix="create the model inside strategy.scope(), update it only with strategy.optimizer(...), and adapt its "
+            "layers to the same data on all ranks",
         )
     return len(replicated)
 
@@ -79,7 +83,7 @@ def prepare_models(communicator: Communicator) -> None:
     if _prepared is not None or communicator.size == 1:
         return
     _prepared = communicator
-    reduce_losses_over_ranks()
+    cover_all_ranks()
     _wrap("fit", _fit)
     _wrap("evaluate", _evaluate)
     _wrap("predict", _predict)
@@ -97,10 +101,29 @@ def _wrap(name: str, around: Callable[[Communicator, Call, keras.Model], Any]) -
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         assert _prepared is not None
-        with ids_out_of_range_in_one_line():
+        with ids_out_of_range_in_one_line(), _not_weighted_in_one_line():
             return around(_prepared, functools.partial(original, self, *args, **kwargs), self)
 
     setattr(keras.Model, name, method)
+
+
+@contextmanager
+def _not_weighted_in_one_line() -> Iterator[None]:
+    """Replace TensorFlow's long error about a loss that is not weighted. All ranks raise it in the same step."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if NOT_WEIGHTED not in str(error):
+            raise
+    else:
+        return
+    short = InputError(
+        NOT_WEIGHTED,
+        expected="the gradients of strategy.scale_loss(loss), where loss is the mean over the rank's examples",
+        fix="in train_step, write `loss = strategy.scale_loss(loss)` before tape.gradient(loss, ...)",
+    )
+    short.on_all_ranks = True
+    raise short
 
 
 def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
@@ -151,17 +174,13 @@ def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> A
 
 
 def _results(communicator: Communicator, results: Call, model: keras.Model) -> Any:
-    """Return the metrics over all ranks. If a custom ``train_step`` returns other values, return their means."""
+    """Return the metrics over all ranks, and other values of a custom ``train_step`` as its last step returned them."""
     if not _over_ranks(model):
         return results()
+    logs = [*results.args, *results.keywords.values()][-1]
     with metrics_of_all_ranks(model, communicator):
         found = results()
-    logs = [*results.args, *results.keywords.values()][-1]
-    if found is not logs or not isinstance(logs, dict):
-        return found
-    numbers = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
-    sums = communicator.allreduce_array(np.array(list(numbers.values()), np.float64))
-    return {**logs, **{name: float(total) / communicator.size for name, total in zip(numbers, sums, strict=True)}}
+        return {**logs, **results_in(logs, model)} if found is logs and isinstance(logs, dict) else found
 
 
 def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
@@ -209,16 +228,20 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """A callback that compares replicas after the first batch, and stops all ranks if TerminateOnNaN stops one."""
+    """A callback that compares replicas before and after the first batch, and stops all ranks if one sees a NaN."""
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()
         self._communicator, self._stops_on_nan, self._checked = communicator, stops_on_nan, False
 
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        # Those that a layer was adapted to, or that a user has set.
+        check_replicas_equal(self.model.non_trainable_weights, self._communicator)
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if not self._checked:
             self._checked = True
-            check_replicas_equal(self.model.trainable_variables, self._communicator)
+            check_replicas_equal(self.model.weights, self._communicator)
         if not self._stops_on_nan:
             return
         finite = self._communicator.allgather(bool(np.isfinite((logs or {}).get("loss", 0.0))))

@@ -1,25 +1,22 @@
-"""Steps of Keras models over all ranks: number of steps, weight of each rank, losses, metrics, and normalization."""
+"""Steps of Keras models over all ranks: their number, the weight of each rank, and normalization."""
 
 import functools
 import itertools
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
-from keras.src.losses import loss as keras_loss
 
+from xmc_tf.collective.batches import BatchShare, step_over
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines.operations import gather_rows
-from xmc_tf.collective.optimizers.gradients import BatchShare, current_batch, step_over
+from xmc_tf.collective.fitting.metrics import ResultsInLogs, finite_if_empty
+from xmc_tf.collective.fitting.states import StatesOverRanks
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
-
-log = logging.getLogger(__name__)
 
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
@@ -27,55 +24,30 @@ def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> Non
     for name in ("train_step", "test_step"):
         # The method of the class, because a model may be compiled twice.
         step = functools.partial(getattr(type(model), name), model)
-        setattr(model, name, functools.partial(_step, step, communicator.size))
+        setattr(model, name, functools.partial(_step, model, step, StatesOverRanks(model), communicator.size))
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.BatchNormalization):
             _normalize_over_ranks(layer, communicator)
 
 
 @tf.autograph.experimental.do_not_convert
-def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
+def _step(model: keras.Model, step: Callable[[Any], Any], states: StatesOverRanks, size: int, data: Any) -> Any:
+    batch, results = BatchShare(_examples(data), size), ResultsInLogs(model)
+    with step_over(batch), finite_if_empty(model, batch):
+        with states.averaged(batch), results.noted():
+            logs = step(data)
+        return results.over_ranks(logs, batch)
+
+
+def _examples(data: Any) -> tf.Tensor:
+    """Return the number of examples of a batch."""
     inputs = keras.utils.unpack_x_y_sample_weight(data)[0]
     first = next(one for one in tf.nest.flatten(inputs) if one is not None)
     if isinstance(first, tf.RaggedTensor):
-        examples = first.nrows()
-    else:
-        examples = first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.shape(first)[0]
-    with step_over(BatchShare(examples, size)):
-        return step(data)
-
-
-def reduce_losses_over_ranks() -> None:
-    """Make the sums and the masked or weighted means of Keras' losses cover the batches of all ranks in a step."""
-    original = keras_loss.reduce_weighted_values
-
-    @functools.wraps(original)
-    def reduced(
-        values: Any,
-        sample_weight: Any = None,
-        mask: Any = None,
-        reduction: str = "sum_over_batch_size",
-        dtype: Any = None,
-    ) -> Any:
-        loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
-        batch = current_batch()
-        if batch is None or reduction in (None, "none") or tuple(values.shape) == ():
-            return loss
-        if tuple(values.shape) == (0,):
-            loss = tf.reduce_sum(loss)  # of an empty batch, Keras returns the values as they are
-        if reduction == "sum":
-            weight = batch.size
-        elif reduction == "mean_with_sample_weight" and sample_weight is not None:
-            weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
-            weight = batch.weight_by(tf.reduce_sum(weights), "weights")
-        elif mask is not None:
-            weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
-        else:
-            return loss
-        # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
-        return loss * tf.cast(tf.math.divide_no_nan(tf.cast(weight, tf.float32), batch.weight), loss.dtype)
-
-    keras_loss.reduce_weighted_values = reduced
+        return first.nrows()
+    if isinstance(first, tf.SparseTensor):
+        return first.dense_shape[0]
+    return tf.shape(first)[0] if first.shape[0] is None else tf.constant(first.shape[0])
 
 
 @contextmanager
@@ -184,40 +156,3 @@ def _without_examples(part: Any) -> Any:
     if isinstance(part, tf.SparseTensor):
         return tf.sparse.slice(part, tf.zeros_like(part.dense_shape), tf.concat([[0], part.dense_shape[1:]], axis=0))
     return part[:0] if isinstance(part, tf.Tensor | tf.RaggedTensor) else part
-
-
-@contextmanager
-def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iterator[None]:
-    """In the block, combine metrics over the ranks by each variable's ``aggregation``. All ranks must enter it."""
-    variables = [variable for metric in model.metrics for variable in metric.variables]
-    kinds = [getattr(variable, "aggregation", "sum") for variable in variables]
-    own = [np.asarray(variable.numpy()) for variable in variables]
-    # Summed with zeros from the other ranks, a variable has the value of rank 0.
-    silent = [kind == "only_first_replica" and communicator.rank > 0 for kind in kinds]
-    sent = [np.zeros(one.size) if is_silent else one.reshape(-1) for one, is_silent in zip(own, silent, strict=True)]
-    totals = communicator.allreduce_array(np.concatenate([np.zeros(0), *sent]))
-    at = 0
-    for variable, kind, one in zip(variables, kinds, own, strict=True):
-        total = totals[at : at + one.size].reshape(one.shape)
-        at += one.size
-        if kind in ("sum", "mean", "only_first_replica"):
-            variable.assign((total / communicator.size if kind == "mean" else total).astype(one.dtype))
-    try:
-        yield
-    finally:
-        for variable, one in zip(variables, own, strict=True):
-            variable.assign(one)
-
-
-def announce_own_metrics(model: keras.Model) -> None:
-    """Warn about metrics that are not part of Keras: by default, their variables are summed over the ranks."""
-    compiled = model._compile_metrics  # those that the user has passed to ``compile``
-    passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
-    for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):
-        is_metric = isinstance(metric, keras.metrics.Metric)
-        if is_metric and not type(metric).__module__.startswith(("keras.", "keras_rs.")):
-            log.warning(
-                "metric %r: its variables are added up over the ranks, as sums and counts must be; for other "
-                'variables, use add_variable(..., aggregation="mean") or "only_first_replica"',
-                metric.name,
-            )

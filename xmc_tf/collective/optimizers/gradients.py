@@ -1,62 +1,15 @@
 """The gradients of a step: their sums over batches and ranks, their norms, and clipping."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_bytes
 from xmc_tf.collective.tables.row_sums import sum_by_number
 from xmc_tf.collective.tables.table import ShardedTable, table_of
-
-
-class BatchShare:
-    """This rank's part of the batch of a step."""
-
-    def __init__(self, examples: tf.Tensor, size: int) -> None:
-        self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
-        self._over_ranks: tf.Tensor | None = None
-
-    @property
-    def weight(self) -> tf.Tensor:
-        """This rank's weight in the mean loss: 1 if ranks have the same number of examples. All ranks must read it."""
-        return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
-
-    @property
-    def is_even(self) -> tf.Tensor:
-        """Whether all ranks have the same number of examples. All ranks must read it."""
-        return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
-
-    def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
-        """Return this rank's number divided by the mean over the ranks. All ranks must call it."""
-        number = tf.cast(number, tf.float32)
-        return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
-
-    @property
-    def _sums(self) -> tf.Tensor:
-        """The number of examples and its square, summed over the ranks. The first access must happen on all ranks."""
-        if self._over_ranks is None:
-            own = tf.stack([self._examples, tf.square(self._examples)])
-            self._over_ranks = operations.allreduce_sum(own, "xmc_tf/batch/examples")
-        return self._over_ranks
-
-
-_BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
-
-
-def current_batch() -> BatchShare | None:
-    """Return this rank's share of the batch of the current training step, or None outside of steps."""
-    return _BATCH.get()
-
-
-def step_over(batch: BatchShare) -> AbstractContextManager[None]:
-    return set_in_block(_BATCH, batch)
-
 
 Reduction = Literal["mean", "sum"]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -129,7 +82,9 @@ class Gradients(NamedTuple):
         if each is not None:
             return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
         if total is not None:
-            return self.scaled(total / tf.maximum(tf.sqrt(tf.reduce_sum(squares)), total))
+            # Scaling makes Keras' gradients dense: from there on, the gradients of equal ids are one.
+            found = self._replace(of_variables=[_with_distinct_rows(one) for one in self.of_variables])
+            return found.scaled(total / tf.maximum(tf.sqrt(tf.reduce_sum(squares)), total))
         return self
 
     def _times(self, factors: Sequence[float | tf.Tensor]) -> "Gradients":
@@ -190,6 +145,13 @@ def _values(gradient: Gradient) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
+def _with_distinct_rows(gradient: Gradient) -> Gradient:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, values = sum_by_number(gradient.indices, gradient.values)
+    return tf.IndexedSlices(values, tf.cast(rows, gradient.indices.dtype), gradient.dense_shape)
+
+
 def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """Return the gradients of replicated variables, summed over the ranks."""
     if not gradients:
@@ -228,12 +190,13 @@ def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.Index
 
 
 def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sum the gathered gradients over the ranks if all ranks looked up the same ids in the same order, such as
+    """Sum the gathered gradients over the ranks if all ranks looked up the same distinct ids in the same order, such as
     positions. In one process, each of these ids has a single gradient, which, for example, Adagrad squares as a whole.
     """
     each = tf.size(rows) // size
     ids = rows[:each]
     same = tf.equal(tf.size(rows), each * size) & tf.reduce_all(tf.equal(rows[: each * size], tf.tile(ids, [size])))
+    same &= tf.equal(tf.size(tf.unique(ids)[0]), each)  # ids of examples that happen to be the same repeat
     shape = values.shape[1:]
 
     def summed() -> tuple[tf.Tensor, tf.Tensor]:

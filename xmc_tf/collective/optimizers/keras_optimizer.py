@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from xmc_tf.collective.batches import NOT_WEIGHTED, current_batch
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
@@ -16,7 +17,6 @@ from xmc_tf.collective.optimizers.gradients import (
     Gradient,
     Gradients,
     Reduction,
-    current_batch,
     local_rows,
     split,
 )
@@ -56,12 +56,8 @@ class LossScale(tf.Module):
         self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
 
 
-_NOT_WEIGHTED = (
-    "the ranks have batches of different sizes, but train_step does not weight its loss by them: compute the gradients "
-    "of self.optimizer.scale_loss(loss)"
-)
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
-ELEMENTWISE = (*names_of_forms(), "RMSprop", "Ftrl", "Adadelta", "Adamax", "Nadam", "Lion")
+ELEMENTWISE = (*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
@@ -144,8 +140,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """Multiply the loss by the weight of this rank's batch and by the loss scale, where these apply."""
         batch = current_batch()
         if batch is not None and self._reduction == "mean":
-            batch.is_weighted = True
-            loss *= tf.cast(batch.weight, loss.dtype)
+            loss = batch.scale_loss(loss)
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
     @tf.autograph.experimental.do_not_convert
@@ -232,7 +227,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         batch = current_batch()
         if batch is not None and not batch.is_weighted and self._reduction != "sum":
             with tf.device("/cpu:0"):  # assertions do nothing on a GPU
-                tf.debugging.assert_equal(batch.is_even, True, _NOT_WEIGHTED)
+                tf.debugging.assert_equal(batch.is_even, True, NOT_WEIGHTED)
         with tf.name_scope(self.name):
             each_id = self._each_id and self._accumulator is None
             found = split(grads, variables, rowwise=not self.exact, each_id=each_id)

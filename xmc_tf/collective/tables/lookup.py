@@ -1,9 +1,9 @@
 """Differentiable lookups in a sharded table, which can combine the rows of a bag."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,8 @@ from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
 from xmc_tf.common.errors import InputError
 
 # Before its ids, a rank sends how many different ids are out of range, and the first three of them, so that all ranks
-# raise an error at the same point.
-HEADER = 4
+# raise an error at the same point. Then follows a digest of all its ids, in two numbers.
+NAMED, HEADER = 3, 6
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
@@ -47,6 +47,7 @@ class RowRequest(NamedTuple):
     local: tf.Tensor  # the local rows to send, by rank
     send: tf.Tensor  # the number of rows to send to each rank
     receive: tf.Tensor  # the number of rows to receive from each rank
+    repeat: tf.Tensor | None = None  # which of ``local`` to send, if each of them has one gradient over all ranks
 
 
 @tf.autograph.experimental.do_not_convert
@@ -68,14 +69,20 @@ def request_from_owners(
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = (EachId if table.each_id else UniqueIds)(ids, bounds)
-        message = _message(table, found.values, found.counts, ids if check else ids[:0])
-        return message, found.counts, found.positions
+        header = _header(table, ids if check else ids[:0], _digest(ids) if table.each_id else None)
+        return _message(table, found.values, found.counts, header), found.counts, found.positions
 
     message, counts, positions = tf.numpy_function(ask, [ids], [_number_type(table), tf.int32, tf.int32])
     for tensor, shape in ((message, [None]), (counts, [table.size]), (positions, ids.shape)):
         tensor.set_shape(shape)
-    wanted, sources = _exchanged(table, message, counts, f"{table.name}/ids")
-    return RowRequest(positions, local(wanted), sources, counts)
+    wanted, sources, same = _exchanged(table, message, counts, f"{table.name}/ids")
+    if not table.each_id:
+        return RowRequest(positions, local(wanted), sources, counts)
+    # In one process, an id that all ranks look up once, such as a position, has a single gradient.
+    count = tf.where(same, tf.size(wanted) // table.size, tf.size(wanted))
+    return RowRequest(
+        positions, local(wanted[:count]), sources, counts, tf.range(tf.size(wanted)) % tf.maximum(count, 1)
+    )
 
 
 @tf.autograph.experimental.do_not_convert
@@ -111,10 +118,13 @@ def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Send ids, sorted by owner. Return the received ids and how many each rank sent. All ranks must call it."""
-    arrays = [ids, counts, tf.cast(check, tf.int64)]
-    message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
+
+    def message_of(ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
+        return _message(table, ids, counts, _header(table, check))
+
+    message = tf.numpy_function(message_of, [ids, counts, tf.cast(check, tf.int64)], _number_type(table))
     message.set_shape([None])
-    return _exchanged(table, message, counts, name)
+    return _exchanged(table, message, counts, name)[:2]
 
 
 def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
@@ -126,8 +136,8 @@ def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
         if table.members:
             names = [_member_name(table, number) for number in range(len(table.members))]
             words = tf.gather(tf.constant(names), tf.clip_by_value(-1 - named, 0, len(names) - 1))
-        first = tf.strings.reduce_join(words[: HEADER - 1], separator=" ")
-        more = tf.where(tf.size(named) > HEADER - 1, " and more", "")
+        first = tf.strings.reduce_join(words[:NAMED], separator=" ")
+        more = tf.where(tf.size(named) > NAMED, " and more", "")
         tf.debugging.Assert(False, [tf.strings.join([f"{_prefix(table)} on rank 0: ", first, more])])
         return tf.constant(False)
 
@@ -142,9 +152,9 @@ def _number_type(table: ShardedTable) -> tf.DType:
     return tf.int32 if table.rows < 2**31 - 1 else tf.int64
 
 
-def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
+def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, header: np.ndarray) -> np.ndarray:
     message = np.empty(len(ids) + HEADER * table.size, _number_type(table).as_numpy_dtype)
-    header, low, at = _header(table, check), 0, 0
+    low, at = 0, 0
     for count in counts.tolist():
         message[at : at + HEADER] = header
         message[at + HEADER : at + HEADER + count] = ids[low : low + count]
@@ -152,26 +162,41 @@ def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np
     return message
 
 
-def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _exchanged(
+    table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the received ids, how many each rank sent, and whether all ranks have the same digest."""
+
+    def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.bool_]:
         parts = np.split(received, np.cumsum(splits[:-1]))
-        _check(table, np.stack([part[:HEADER] for part in parts]))
-        return np.concatenate([part[HEADER:] for part in parts], dtype=np.int64), splits - np.int32(HEADER)
+        headers = np.stack([part[:HEADER] for part in parts])
+        _check(table, headers)
+        digests = headers[:, 1 + NAMED :]
+        same = digests.any() and (digests == digests[0]).all()
+        ids = np.concatenate([part[HEADER:] for part in parts], dtype=np.int64)
+        return ids, splits - np.int32(HEADER), np.bool_(same)
 
     with after(count_sent("ids", counts + HEADER, table.rank, message.dtype.size)):
         received, splits = operations.alltoall(message, counts + HEADER, name)
-    ids, sources = tf.numpy_function(unpack, [received, splits], [tf.int64, tf.int32])
-    ids.set_shape([None])
-    sources.set_shape([table.size])
-    return ids, sources
+    ids, sources, same = tf.numpy_function(unpack, [received, splits], [tf.int64, tf.int32, tf.bool])
+    for tensor, shape in ((ids, [None]), (sources, [table.size]), (same, [])):
+        tensor.set_shape(shape)
+    return ids, sources, same
 
 
-def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
-    """Return the number of distinct ids out of range, followed by the first three of them, padded with -1."""
-    header = np.array([0, -1, -1, -1], np.int64)
+def _digest(ids: np.ndarray) -> np.ndarray | None:
+    """Return a digest of ids if they are distinct: ids of examples that happen to be the same on all ranks repeat."""
+    if len(ids) == 0 or len(np.unique(ids)) < len(ids):
+        return None
+    return np.frombuffer(hashlib.blake2b(ids.tobytes(), digest_size=8).digest(), np.int32)
+
+
+def _header(table: ShardedTable, ids: np.ndarray, digest: np.ndarray | None = None) -> np.ndarray:
+    """Return the number of distinct ids out of range, the first three of them, padded with -1, and the digest or 0."""
+    header = np.array([0, -1, -1, -1, *([0, 0] if digest is None else digest)], np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= table.rows):
         missing = list(dict.fromkeys(ids[(ids < 0) | (ids >= table.rows)].tolist()))
-        named = np.array(missing[: HEADER - 1], np.int64)
+        named = np.array(missing[:NAMED], np.int64)
         if table.rows < 2**31 - 1:  # ids that do not fit into an int32 message are clipped to its range
             named = np.clip(named, -(2**31), 2**31 - 1)
         header[0], header[1 : 1 + len(named)] = len(missing), named
@@ -182,10 +207,10 @@ def _check(table: ShardedTable, headers: np.ndarray) -> None:
     if not (headers[:, 0] > 0).any():
         return
     culprits = []
-    for rank, (count, *named) in enumerate(headers.tolist()):
+    for rank, (count, *named) in enumerate(headers[:, : 1 + NAMED].tolist()):
         if count > 0:
             words = [_member_name(table, -1 - one) if table.members else str(one) for one in named[:count]]
-            culprits.append(f"rank {rank}: {' '.join(words)}{' and more' if count > HEADER - 1 else ''}")
+            culprits.append(f"rank {rank}: {' '.join(words)}{' and more' if count > NAMED else ''}")
     raise IdsOutOfRangeError(None, None, f"{_prefix(table)} on {', '.join(culprits)}")
 
 
@@ -228,4 +253,7 @@ def lookup(
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request. ``tf.gather(rows, request.positions)`` then gives one row per id."""
-    return exchange_of(table, table.gather(request.local), request.send, request.receive, "rows", wire)
+    rows = table.gather(request.local)
+    if request.repeat is not None:
+        rows = tf.gather(rows, request.repeat)
+    return exchange_of(table, rows, request.send, request.receive, "rows", wire)

@@ -1,0 +1,171 @@
+"""Losses and metrics of Keras in a step over ranks: they cover the examples of all ranks."""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses import loss as keras_loss
+from keras.src.metrics import reduction_metrics
+from keras.src.trainers.trainer import Trainer
+
+from xmc_tf.collective.batches import BatchShare, current_batch, step_over
+from xmc_tf.collective.engines import operations
+from xmc_tf.common.errors import InputError
+
+log = logging.getLogger(__name__)
+_LARGE = 1024  # numbers per example whose exchange in each step takes long
+
+
+def cover_all_ranks() -> None:
+    """Change Keras' losses and metrics for the rest of the process. Outside of steps over ranks, nothing changes."""
+    _replace(keras_loss, "reduce_weighted_values", _reduced)
+    _replace(keras.losses.Loss, "__call__", _loss)
+    _replace(Trainer, "_aggregate_additional_loss", _additional_loss)
+    _replace(reduction_metrics.MeanMetricWrapper, "update_state", _update_by_function)
+    _replace(reduction_metrics.Mean, "update_state", _update_mean)
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    if operations.is_first_rank():
+        log.warning(message)
+
+
+def _replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Make ``owner.name(...)`` call ``around(batch, original, ...)`` in steps over ranks."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def in_steps(*args: Any, **kwargs: Any) -> Any:
+        batch = current_batch()
+        return original(*args, **kwargs) if batch is None else around(batch, original, *args, **kwargs)
+
+    setattr(owner, name, in_steps)
+
+
+def _reduced(
+    batch: BatchShare,
+    original: Callable[..., Any],
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str = "sum_over_batch_size",
+    dtype: Any = None,
+) -> Any:
+    loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+    batch.is_of_batch = _is_of_batch(values, batch)
+    if batch.is_of_batch or reduction in (None, "none"):
+        return loss
+    if tuple(values.shape) == (0,):
+        loss = tf.reduce_sum(loss)  # of an empty batch, Keras returns the values as they are
+    if reduction == "sum":
+        return _sum_as_mean(loss, batch)
+    if reduction == "mean_with_sample_weight" and sample_weight is not None:
+        weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
+        weight = batch.weight_by(tf.reduce_sum(weights), "weights")
+    elif mask is not None:
+        weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
+    else:
+        return loss
+    # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
+    return loss * tf.cast(tf.math.divide_no_nan(weight, batch.weight), loss.dtype)
+
+
+def _sum_as_mean(loss: tf.Tensor, batch: BatchShare) -> tf.Tensor:
+    """Return a sum over this rank's examples in the form in which the mean over the ranks is the sum over all."""
+    return loss * tf.cast(tf.math.divide_no_nan(float(batch.size), batch.weight), loss.dtype)
+
+
+def _is_of_batch(values: Any, batch: BatchShare) -> bool:
+    """Return whether values, such as one number, belong to a whole batch rather than to its examples."""
+    if not values.shape.rank:
+        return True
+    rows = values.shape[0]
+    return rows is not None and rows != batch.number
+
+
+def _loss(
+    batch: BatchShare,
+    original: Callable[..., Any],
+    loss: keras.losses.Loss,
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+) -> Any:
+    """Compute a loss, from the examples of all ranks if it is not a mean or sum of losses of single examples."""
+    gathers, batch.is_of_batch = batch.gathers, False
+    found = original(loss, y_true, y_pred, sample_weight)
+    compares = isinstance(loss, keras.losses.Circle) or 0 in _axes(getattr(loss, "axis", ()))
+    if not (batch.is_of_batch or compares) or batch.gathers > gathers:
+        return found
+    batch.is_of_batch = False
+    return _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
+
+
+def _axes(axis: Any) -> tuple[Any, ...]:
+    return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+
+
+def _of_all(
+    batch: BatchShare, call: Callable[..., Any], name: str, y_true: Any, y_pred: Any, sample_weight: Any
+) -> Any:
+    """Return ``call(y_true, y_pred, sample_weight)`` of the examples of all ranks, the same on each."""
+    parts = tf.nest.map_structure(
+        lambda one: None if one is None else tf.convert_to_tensor(one), (y_true, y_pred, sample_weight)
+    )
+    mask = keras_loss.backend.get_keras_mask(y_pred)
+    _check_shapes(name, parts)
+    every, every_mask = batch.gather(parts), batch.gather(mask)
+    if every_mask is not None:
+        keras_loss.backend.set_keras_mask(every[1], every_mask)
+    with step_over(None):
+        return call(*every)
+
+
+def _check_shapes(name: str, parts: Any) -> None:
+    shapes = [one.shape[1:] for one in tf.nest.flatten(parts) if one is not None and one.shape.rank]
+    if any(not shape.is_fully_defined() for shape in shapes):
+        raise InputError(
+            f"{name!r} returns one number for a batch, and its examples have no fixed size",
+            expected="one number for each example, or examples of one size, so that those of all ranks fit together",
+            received=", ".join(map(str, shapes)),
+            fix="return one number for each example, or give targets and outputs a fixed shape",
+        )
+    if max(shape.num_elements() for shape in shapes) > _LARGE:
+        warn_once(
+            f"{name!r} returns one number for a batch: to compute it, each step exchanges the outputs and targets of "
+            "all ranks. If it is a mean or a sum over examples, return one number for each example instead"
+        )
+
+
+def _additional_loss(batch: BatchShare, original: Callable[..., Any], model: keras.Model, loss: tf.Tensor) -> Any:
+    total = original(model, loss)  # the sum of its elements
+    return total if _is_of_batch(loss, batch) else _sum_as_mean(total, batch)
+
+
+def _update_by_function(
+    batch: BatchShare, original: Callable[..., Any], metric: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
+) -> None:
+    gathers = batch.gathers
+    values = metric._fn(y_true, y_pred, **metric._fn_kwargs)
+    compares = _is_of_batch(values, batch) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
+    if not compares or batch.gathers > gathers:
+        original(metric, y_true, y_pred, sample_weight)
+    else:
+        _of_all(batch, functools.partial(original, metric), metric.name, y_true, y_pred, sample_weight)
+
+
+def _update_mean(
+    batch: BatchShare, original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> None:
+    """Let a value that belongs to the batch count by this rank's examples, and not at all if there are none."""
+    values = tf.cast(values, metric.dtype)
+    if not values.shape.rank:
+        # In a graph, Keras uses the number of examples as a weight only where a batch has a static shape.
+        if sample_weight is None or (isinstance(sample_weight, int) and not tf.executing_eagerly()):
+            values, sample_weight = values * tf.cast(batch.weight, values.dtype), None
+        values = tf.where(batch.is_empty, tf.zeros_like(values), values)
+    original(metric, values, sample_weight)

@@ -1,0 +1,73 @@
+"""States of layers: variables without gradients that a step assigns, such as moving means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from xmc_tf.collective.batches import BatchShare
+from xmc_tf.collective.blocks import replaced
+
+_LINEAR = ("assign", "assign_add", "assign_sub")
+_ASSIGNING = (*_LINEAR, "scatter_update", "scatter_add", "scatter_sub", "scatter_nd_update")
+
+
+class StatesOverRanks:
+    """The states of a model's layers. What a step assigns to them is averaged over the examples of all ranks."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+        self._seen: dict[int, tuple[tf.Variable, bool]] = {}  # by id: each variable that was assigned, is it a state
+
+    @contextmanager
+    def averaged(self, batch: BatchShare) -> Iterator[None]:
+        """Average what is assigned in the block: at once, or at its end if it is in a branch or loop of the graph."""
+        graph, later = _graph(), {}
+
+        def assigning(name: str) -> Any:
+            original = getattr(ResourceVariable, name)
+
+            def assign(variable: tf.Variable, value: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._is_state(variable):
+                    if name in _LINEAR and _graph() is graph:
+                        (value,) = _means([tf.convert_to_tensor(value, variable.dtype)], batch)
+                    else:
+                        later[id(variable)] = variable
+                return original(variable, value, *args, **kwargs)
+
+            return assign
+
+        with replaced(ResourceVariable, **{name: assigning(name) for name in _ASSIGNING}):
+            yield
+        states = list(later.values())
+        for state, mean in zip(states, _means([one.read_value() for one in states], batch), strict=True):
+            state.assign(mean)
+
+    def _is_state(self, variable: tf.Variable) -> bool:
+        if id(variable) not in self._seen:
+            self._seen[id(variable)] = variable, any(one is variable for one in states_of(self._model))
+        return self._seen[id(variable)][1]
+
+
+def states_of(model: keras.Model) -> list[tf.Variable]:
+    """Return the variables of floating numbers without gradients of a model's layers."""
+    found = []
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization):  # has those of all ranks
+            continue
+        raw = [one for one in vars(layer).values() if isinstance(one, tf.Variable) and not one.trainable]
+        found += [*(one._value for one in layer._non_trainable_variables), *raw]
+    return [one for one in found if one is not None and one.dtype.is_floating]
+
+
+def _graph() -> tf.Graph | None:
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+def _means(values: list[tf.Tensor], batch: BatchShare) -> list[tf.Tensor]:
+    if not values:
+        return []
+    return [total / batch.size for total in batch.sum([batch.part_of_mean(one) for one in values], "states")]
