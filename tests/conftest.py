@@ -40,8 +40,13 @@ settings.register_profile("explore", settings.get_profile("same"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-# One worker runs these packages, whose files share processes that have imported TensorFlow, or stages of trainings.
-ONE_WORKER = {"tests/distributed": "ranks", "tests/pipeline": "encoders", "tests/serving": "encoders"}
+# One worker runs each of these groups, whose files share hosts, processes that have imported TensorFlow, or stages of
+# trainings. A file belongs to the first that its path begins with.
+ONE_WORKER = {
+    "tests/distributed/test_hosts_lost": "hosts", "tests/distributed/test_many_hosts": "hosts",
+    "tests/distributed/test_slurm": "hosts", "tests/distributed/test_train_killed": "hosts",
+    "tests/distributed/": "ranks", "tests/pipeline/": "encoders", "tests/serving/": "encoders",
+}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
@@ -54,15 +59,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give each worker of ``--dist loadfile`` whole files, and whole packages of ``ONE_WORKER``."""
+    """Give each worker of ``--dist loadfile`` whole files, and whole groups of ``ONE_WORKER``."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):  # pytest-xdist documents it for this purpose
-            folder = nodeid.split("::")[0].rpartition("/")[0]
-            return ONE_WORKER.get(folder) or super()._split_scope(nodeid)
+            groups = (group for beginning, group in ONE_WORKER.items() if nodeid.startswith(beginning))
+            return next(groups, None) or super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -98,7 +99,13 @@ def result_of(argv, capsys):
     return capsys.readouterr().out + Path("out.jsonl").read_text()
 
 
-@pytest.mark.parametrize("kind", PREDICTIONS)
+def often_or_full(names):
+    """Return the names as parameters; those of encoders and sequences are only in make test-all."""
+    rare = re.compile("encode|sequences|train files")
+    return [pytest.param(name, marks=[pytest.mark.full] if rare.search(name) else []) for name in names]
+
+
+@pytest.mark.parametrize("kind", often_or_full(PREDICTIONS))
 def test_each_flag_of_a_prediction_changes_the_result_or_is_refused(kind, here, capsys):
     base, without_effect = PREDICTIONS[kind], []
     # ASCII is the same in both encodings; there are no probabilities without texts, so scores are the rankers'.
@@ -225,7 +232,7 @@ def value_of(action):
     return ["2" if action.metavar == "INT" else "0.5" if action.metavar == "NUMBER" else "X.tst.txt"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", often_or_full(COMMANDS))
 def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys):
     for server in ("xmc_tf.server.__main__", "xmc_tf.playground"):
         monkeypatch.setattr(f"{server}.serve", lambda _, bound: bound.close())

@@ -97,6 +97,7 @@ def test_the_user_s_script_trains_and_exports_both_models(tmp_path, capsys):
         assert xmc_tf.evaluate(truth, predicted).at("P", 1) > 0.5
 
 
+@pytest.mark.full
 def test_type_checkers_see_the_types(tmp_path):
     """The user's script passes ``mypy --strict``; each line of the other one is an error for it."""
     wrong = tmp_path / "wrong.py"

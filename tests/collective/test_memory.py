@@ -8,6 +8,8 @@ import pytest
 
 from tests.distributed.launch import REPOSITORY
 
+pytestmark = pytest.mark.full
+
 MEASURE = """
 import json, resource, sys
 from pathlib import Path

@@ -13,6 +13,8 @@ from xmc_tf.collective.tables import pairs as module
 from xmc_tf.collective.tables.pairs import PairScorer, pair_dots
 from xmc_tf.collective.tables.table import make_table
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize(("pairs", "traced"), [(0, True), (4, False), (5, True), (23, False), (23, True)])
 def test_blocks_and_remainders_equal_the_naive_result(pairs, traced, monkeypatch):

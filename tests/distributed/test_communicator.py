@@ -17,6 +17,7 @@ def check(run, size, kind, tensorflow):
     assert all("xmc_tf.collective" not in rank.output for rank in run.ranks[1:])
 
 
+@pytest.mark.full
 def test_horovod_over_gloo():
     run = horovodrun("communicator_calls.py", world=3, engine="gloo")
     check(run, 3, "HorovodCommunicator", tensorflow=True)
@@ -29,6 +30,7 @@ def test_mpi_without_tensorflow():
     assert "mpi4py over Open MPI" in run.ranks[0].output
 
 
+@pytest.mark.full
 def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
     check(horovodrun("communicator_calls.py", engine="mpi", cold=True), 2, "MpiCommunicator", tensorflow=False)
 
@@ -40,7 +42,7 @@ def test_alone():
     check(mpiexec("communicator_calls.py", world=1), 1, "Solo", tensorflow=False)
 
 
-@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+@pytest.mark.parametrize("launcher", ["mpiexec", pytest.param("gloo", marks=pytest.mark.full)])
 def test_an_error_on_one_rank_ends_all(launcher):
     def start(how):
         options = {"timeout": 60, "check": False}

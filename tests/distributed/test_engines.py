@@ -14,7 +14,9 @@ fast_mpiexec = partial(mpiexec, imported=True)
     ("launch", "environment", "name", "package"),
     [
         (horovodrun, {}, "Horovod over Gloo", "horovod"),
-        (fast_mpiexec, {"XMC_TF_COMMUNICATOR": "horovod"}, "Horovod over MPI", "horovod"),
+        pytest.param(
+            fast_mpiexec, {"XMC_TF_COMMUNICATOR": "horovod"}, "Horovod over MPI", "horovod", marks=pytest.mark.full
+        ),
         (fast_mpiexec, {}, "mpi4py over Open MPI", "mpi4py"),
     ],
 )

@@ -25,10 +25,18 @@ def plain(tmp_path_factory):
     return python("equal_to_keras.py", str(file), *ALONE, imported=True, timeout=600), str(file)
 
 
+def test_a_row_of_each_kind_of_outcome_is_right_on_two_ranks(tmp_path):
+    rows = {tuple(claims): feature for feature, claims in reversed(CLAIMS.items())}.values()
+    arguments = ["equal_to_keras.py", str(tmp_path / "none"), *rows]
+    check(mpiexec(*arguments, imported=True, timeout=600), set(rows))
+
+
+@pytest.mark.full
 def test_rows_of_the_page_are_right_in_one_process(plain):
     check(plain[0], set(ALONE))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("launch", "first"),
     [

@@ -16,6 +16,11 @@ pytestmark = pytest.mark.distributed
 PROGRAM = str(PROGRAMS / "launched.py")
 
 
+def gloo(*values):
+    """Return a row of a table that only make test-all runs."""
+    return pytest.param("gloo", *values, marks=pytest.mark.full)
+
+
 def launched(*arguments, controller="mpi", **options):
     """Run two ranks, by default with the controller that starts faster."""
     options = {"timeout": 90, "check": False} | options
@@ -37,7 +42,7 @@ def waiting_pids(folder, size=2):
     return dict(found)
 
 
-@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+@pytest.mark.parametrize("controller", [gloo(), "mpi"])
 def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(controller):
     environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if "NUM_" not in k or "THREADS" not in k}
     command = [sys.executable, "-m", "xmc_tf.launch", "--np", "2", "--controller", controller, PROGRAM, "place"]
@@ -64,7 +69,7 @@ def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(contro
     assert len(out.splitlines()) == 4
 
 
-@pytest.mark.parametrize(("controller", "how", "status"), [("mpi", "raise", 1), ("gloo", "exit", 7)])
+@pytest.mark.parametrize(("controller", "how", "status"), [("mpi", "raise", 1), gloo("exit", 7)])
 def test_a_failing_rank_stops_its_siblings_and_is_quoted(controller, how, status):
     run = launched(PROGRAM, how, controller=controller)
     assert run.returncode == status, run.describe()
@@ -81,7 +86,7 @@ def test_a_failing_rank_stops_its_siblings_and_is_quoted(controller, how, status
         assert "The others were stopped. It had no output" in end
 
 
-@pytest.mark.parametrize(("controller", "how"), [("mpi", "wait"), ("gloo", "deaf")])
+@pytest.mark.parametrize(("controller", "how"), [("mpi", "wait"), gloo("deaf")])
 def test_sigkill_stops_the_others_and_names_the_rank(controller, how):
     pids = {}
 
@@ -98,7 +103,8 @@ def test_sigkill_stops_the_others_and_names_the_rank(controller, how):
 
 
 @pytest.mark.parametrize(
-    ("controller", "number", "status"), [("gloo", signal.SIGKILL, -9), ("mpi", signal.SIGINT, 130)]
+    ("controller", "number", "status"),
+    [gloo(signal.SIGKILL, -9), ("mpi", signal.SIGINT, 130)],
 )
 def test_stopping_the_launcher_stops_the_ranks(controller, number, status):
     def stop(folder):

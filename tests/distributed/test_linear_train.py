@@ -74,6 +74,7 @@ def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path)
     assert len(run.ranks[1].output.splitlines()) == 1
 
 
+@pytest.mark.full
 def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, two_trees, tmp_path):
     seed = os.environ.get("XMC_TF_TEST_SEED", "0")
     chance, work = random.Random(seed), work_path(tmp_path / "model")
@@ -144,6 +145,7 @@ def test_invalid_values_in_one_ranks_part_of_a_file_stop_all_ranks(corpus, tmp_p
     assert not model.exists()
 
 
+@pytest.mark.full
 def test_no_rank_holds_all_weights(tmp_path):
     """Ranks limited to 96 MB train 200 MB of weights, which a single process could not do in memory."""
     run = mpiexec("limited_training.py", "over ranks", str(tmp_path), world=2)

@@ -47,6 +47,7 @@ def assert_both_ways(waits, leaves_out):
     assert re.match(sums + place, leaves_out)
 
 
+@pytest.mark.full
 def test_stopped_and_sleeping_ranks_are_distinguished():
     run = stalled("away", 3, "gloo", str(TIMEOUT))
     assert re.search(r"stall: rank 0 has waited \d+ s for rank 1, 2, which are elsewhere\n", run.ranks[0].output)
@@ -55,6 +56,7 @@ def test_stopped_and_sleeping_ranks_are_distinguished():
     assert re.match(r"is in no collective; stalled_training\.py:\d+ in turn_aside: time\.sleep\(600\)", line(run, 2))
 
 
+@pytest.mark.full
 def test_the_launcher_quotes_a_stall_without_tensorflow_while_the_watches_are_attacked():
     options = ["--np", "3", "--controller", "mpi", "--timeout", "300", "--stall-timeout", str(TIMEOUT)]
     program = [str(PROGRAMS / "stalled.py"), "attacked"]
@@ -71,6 +73,7 @@ def test_the_launcher_quotes_a_stall_without_tensorflow_while_the_watches_are_at
     assert said["2"].startswith("waits in xmc_tf/communicator/")
 
 
+@pytest.mark.full
 def test_without_a_timeout_a_stall_is_only_logged():
     def let_go(folder):
         wait_for(lambda: (folder / "0.out").exists() and "stall: " in (folder / "0.out").read_text(), seconds=60)

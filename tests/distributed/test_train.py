@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.distributed.launch import horovodrun, python
+from tests.distributed.launch import horovodrun, mpiexec, python
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.data import load_matrix
 from xmc_tf.models.xtransformer import XTransformer
@@ -27,7 +27,7 @@ def flags(corpus, model, batch):
 @pytest.fixture(scope="module")
 def uninterrupted(corpus):
     """Return the model of an uninterrupted training on two ranks."""
-    run = horovodrun("module:xmc_tf.train", *flags(corpus, corpus / "uninterrupted", 8), engine="gloo", timeout=300)
+    run = mpiexec("module:xmc_tf.train", *flags(corpus, corpus / "uninterrupted", 8), imported=True, timeout=300)
     assert "fine-tuning: done" in run.ranks[0].output
     assert "done in" not in run.ranks[1].output  # only rank 0 logs
     return XTransformer.load(corpus / "uninterrupted")
@@ -51,6 +51,7 @@ def test_two_ranks_train_what_one_trains(corpus, uninterrupted):
     np.testing.assert_allclose(heads[0].data, heads[1].data, atol=1e-3)
 
 
+@pytest.mark.full
 def test_two_ranks_predict_and_encode_what_one_does(corpus, uninterrupted, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     paths = [str(path) for path in (corpus / "uninterrupted", corpus / "X.tst.txt", corpus / "Y.tst.npz", tmp_path)]

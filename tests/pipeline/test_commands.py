@@ -135,6 +135,7 @@ def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, fr
     assert "the model is in" in caplog.text
 
 
+@pytest.mark.full
 def test_published_parameters_run(tuned):
     assert tuned.metadata.content["head_of_labels"]
     assert (tuned.ranker.depth, tuned.matcher.level) == (3, 3)

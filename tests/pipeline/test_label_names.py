@@ -75,6 +75,7 @@ def test_probabilities_without_names(corpus, caplog, tmp_path):
     assert np.allclose(served.data, expected.data, atol=1e-5)
 
 
+@pytest.mark.full
 def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
     flags = ["--no-fine-tune", "--trees", 3, "--labels", corpus / "labels.txt"]
     model = run_train(corpus, corpus / "trees", *flags)

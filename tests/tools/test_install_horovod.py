@@ -9,6 +9,8 @@ import pytest
 
 from tools import install_horovod as tool
 
+pytestmark = pytest.mark.full
+
 WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 
 

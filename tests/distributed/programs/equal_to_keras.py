@@ -331,15 +331,21 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
 
 
 def main(file: Path, *only: str) -> None:
-    """Print the outcomes by feature, default and exact; one process writes the results of plain Keras to the file."""
+    """Print the outcomes by feature, default and exact, compared with the results of plain Keras in the file.
+
+    Without it, one process trains all rows with plain Keras and writes it; each of several ranks trains its own rows.
+    """
     world = CollectiveStrategy().world_size()
     rows = {name: row for name, row in FEATURES.items() if name in only or not only}
-    if world == 1:
+    if not file.exists():
         keras.utils.set_random_seed(0)
         compiled = "jit_compile=True"  # by several ranks; one process compiles as Keras does
-        plain = {name: trained(row, row.make(None)) for name, row in FEATURES.items() if name != compiled}
-        file.write_bytes(pickle.dumps(plain))
-    plain = pickle.loads(file.read_bytes())
+        chosen = FEATURES if world == 1 else rows
+        plain = {name: trained(row, row.make(None)) for name, row in chosen.items() if name != compiled}
+        if world == 1:
+            file.write_bytes(pickle.dumps(plain))
+    else:
+        plain = pickle.loads(file.read_bytes())
     found = {}
     for name, row in rows.items():
         found[name] = [outcome(row, exact, plain.get(name)) for exact in (False, True)]
