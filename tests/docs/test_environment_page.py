@@ -9,7 +9,7 @@ from tools.docs.examples import ROOT
 LISTED = {name for variables in VARIABLES.values() for name in variables}
 # Names of this form are variables wherever they are written; others only in a call that reads one.
 _NAME = re.compile(r"(XMC_TF|HOROVOD|OMPI|PMI|PMIX|SLURM|HF|TF|OMP|NUMBA|TRANSFORMERS|PYTHON|XDG)_[A-Z][A-Za-z_]*")
-_NOT_VARIABLES = {"HF_HUB"}
+_NOT_VARIABLES = {"HF_HUB", "OMPI_MCA_"}
 
 
 def variables(code):

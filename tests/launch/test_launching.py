@@ -53,6 +53,7 @@ def test_the_end_of_a_rank_is_described():
         "rank 3 (pid 103 on host) was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory. "
         "Its last lines:\n    step 4\n    step 5\n    step 6\n    step 7\n    step 8\n    a warning"
     )
+    assert "within four times --timeout" in state(1, -14).describe()
     lost = state(2, None)
     assert lost.failed
     assert lost.exit_code == 1

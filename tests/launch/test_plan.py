@@ -139,6 +139,15 @@ def test_mpiexec_gets_hosts_networks_and_the_way_to_them():
     assert "plm_rsh_agent" not in here
 
 
+def test_settings_of_the_user_for_open_mpi_are_kept(monkeypatch):
+    """With shared memory alone, as the page on security has it, ranks of one machine open no ports."""
+    assert "--mca btl ^openib" in " ".join(mpiexec_command(Hosts([Host("localhost", 2)])))
+    monkeypatch.setenv("OMPI_MCA_btl", "self,vader")
+    command = mpiexec_command(Hosts([Host("localhost", 2)]))
+    assert "btl" not in command
+    assert "pml" in command
+
+
 def test_inputs_and_the_shared_folder_are_found_among_the_arguments(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("X.txt", "Y.npz"):

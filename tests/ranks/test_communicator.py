@@ -1,5 +1,6 @@
 """Tests of the choice of a communicator, and of the one for a single process."""
 
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -54,6 +55,29 @@ def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, 
     assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
     assert f"import of {package}" in str(error.value)  # from Python's message
     assert f"extra '{extra}'" in error.value.fix
+
+
+_WAITS = """
+import os, sys, threading, types
+from xmc_tf.launch.hosts import Host, Hosts
+from xmc_tf.launch.plan import LaunchPlan
+from xmc_tf.ranks import choosing
+os.environ |= LaunchPlan(Hosts([Host("localhost", 2)]), "mpi", [], timeout_s=float(sys.argv[1])).environment()
+backend = types.ModuleType("xmc_tf.ranks.mpi_backend")
+backend.MpiCommunicator = lambda: threading.Event().wait(float(sys.argv[2]))
+sys.modules["xmc_tf.ranks.mpi_backend"] = backend
+choosing._backend("mpi", "")
+threading.Event().wait(0.5)
+print("connected")
+"""
+
+
+def test_a_rank_that_does_not_reach_the_others_ends():
+    """For example because a stranger has connected to its port, for which MPI and Horovod wait."""
+    ended = subprocess.run([sys.executable, "-c", _WAITS, "0.05", "600"], capture_output=True, timeout=120)
+    assert ended.returncode == -signal.SIGALRM
+    ended = subprocess.run([sys.executable, "-c", _WAITS, "0.1", "0"], capture_output=True, timeout=120)
+    assert ended.stdout == b"connected\n"  # the limit ends with the connection
 
 
 def test_a_single_process_receives_its_own_values():

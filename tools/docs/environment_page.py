@@ -11,6 +11,8 @@ VARIABLES: dict[str, dict[str, str]] = {
         "which are hidden by default",
         "XMC_TF_COMMUNICATOR": "how ranks communicate, in training steps too: solo, horovod or mpi (default: horovod "
         "under horovodrun over Gloo, mpi under mpiexec, srun and horovodrun over MPI)",
+        "XMC_TF_CONNECT_TIMEOUT": "maximum seconds in which a rank must reach the others, after which it is ended; set "
+        "by xmc-tf launch to four times --timeout",
         "XMC_TF_STALL_TIMEOUT": "maximum seconds without progress in one collective, after which the run is aborted; "
         "overrides --stall-timeout and the argument of CollectiveStrategy; 0: no watch, no report",
     },

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import shlex
 import socket
 import subprocess
@@ -167,7 +168,8 @@ def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
         networks = ["lo"]
     command = [str(Path(sys.executable).with_name("mpiexec")), "--allow-run-as-root"]
     command += ["-n", str(hosts.size), "--host", hosts.as_flag(), "--bind-to", "none", "--map-by", "slot"]
-    settings = {"pml": "ob1", "btl": "^openib"}  # InfiniBand's old driver prints warnings on hosts without it
+    usual = {"pml": "ob1", "btl": "^openib"}  # InfiniBand's old driver prints warnings on hosts without it
+    settings = {name: value for name, value in usual.items() if f"OMPI_MCA_{name}" not in os.environ}
     if networks:
         # Other interfaces, such as those of containers, lead nowhere.
         settings |= {"btl_tcp_if_include": ",".join(networks), "oob_tcp_if_include": ",".join(networks)}

@@ -102,7 +102,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     add("--threads", type=positive, metavar="N", help="threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
-    limited = "time limit (s) for the checks and the start of all ranks; a lost host is noticed within a quarter of it"
+    limited = (
+        "time limit (s) for the checks and the start of all ranks, which may take four times as long to connect; a "
+    )
+    limited += "lost host is noticed within a quarter of it"
     add("--timeout", "--start-timeout", type=positive, default=60, metavar="S", help=limited)
     add(
         "--stall-timeout",

@@ -8,7 +8,10 @@ from pathlib import Path
 from xmc_tf.launch.checks import align
 from xmc_tf.launch.engines import Controller
 from xmc_tf.launch.hosts import Hosts, is_here
+from xmc_tf.ranks.choosing import CONNECT_TIMEOUT
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
+
+_CONNECT = 4  # times the limit for the start of all ranks: those that have started may load much before they connect
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class LaunchPlan:
     def environment(self) -> dict[str, str]:
         # mpiexec, and other programs of ours, are installed beside the interpreter.
         found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+        found[CONNECT_TIMEOUT] = str(_CONNECT * self.timeout_s)
         if self.stall_timeout_s:
             # Horovod's own stall check, which only works over MPI, serves programs that do not use ours.
             names = ("HOROVOD_STALL_CHECK_TIME_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
@@ -57,7 +61,7 @@ class LaunchPlan:
             f"threads: {threads}; ranks are {'' if self.pin else 'not '}pinned to cores",
             f"limit:   {self.timeout_s} s until all ranks have started",
         ]
-        more = {name: value for name, value in self.environment().items() if name != "PATH"}
+        more = {name: value for name, value in self.environment().items() if name not in ("PATH", CONNECT_TIMEOUT)}
         return "\n".join([*lines, *(f"sets:    {name}={value}" for name, value in more.items())])
 
 

@@ -70,6 +70,9 @@ class RankState:
             what = f"was ended by signal {-self.status} ({number.name})"
             if number == signal.SIGKILL:
                 what += "; if nobody killed it, its host was out of memory"
+            elif number == signal.SIGALRM:
+                what += ": it did not reach the other ranks within four times --timeout; if all of them have started, "
+                what += "another program may have connected to its port"
         else:
             what = f"ended with exit status {self.status}"
         what += ". The others were stopped" if siblings else ""

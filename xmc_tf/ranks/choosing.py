@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
 
+# A variable of the launcher: seconds after which SIGALRM ends a rank that has not reached the others.
+CONNECT_TIMEOUT = "XMC_TF_CONNECT_TIMEOUT"
 # Seconds in which rank 0 shows an error that all ranks raise.
 _SHOWN_BY_RANK_0 = 10.0
 
@@ -72,6 +75,8 @@ def _backend(kind: Kind, reason: str) -> Communicator:
         from xmc_tf.ranks.solo import Solo
 
         return Solo()
+    # MPI and Horovod would wait forever, without running Python code, if a stranger connects to one of their ports.
+    signal.setitimer(signal.ITIMER_REAL, float(os.environ.get(CONNECT_TIMEOUT) or 0))
     try:
         if kind == "mpi":
             from xmc_tf.ranks.mpi_backend import MpiCommunicator
@@ -89,6 +94,8 @@ def _backend(kind: Kind, reason: str) -> Communicator:
             received=f"{type(error).__name__}: {error}",
             fix=f"install xmc_tf with its extra '{extra}', or start one process without horovodrun or mpiexec",
         ) from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _abort_all_on_failure(communicator: Communicator) -> None:
