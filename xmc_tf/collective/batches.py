@@ -1,5 +1,6 @@
 """The batch of a step: this rank's part, and what is computed from the parts of all ranks."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +22,9 @@ class BatchShare:
         self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
         self._over_ranks: tf.Tensor | None = None
         self.scaled: list[tf.Tensor] = []  # results of ``scale_loss``
+        self.means: list[tf.Tensor] = []  # losses that are means over this rank's examples
+        self.gradients: list[Any] = []  # results of gradient tapes
+        self.check_loss: Callable[[tf.Tensor], None] = lambda loss: None
         self.gathers = 0  # how often the rows of all ranks were gathered
         self.is_of_batch = False  # whether the last value that was reduced belongs to a batch, not to examples
 
@@ -42,6 +46,7 @@ class BatchShare:
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
         """Return a loss, the mean over this rank's examples, times this rank's weight."""
         self.is_weighted = True
+        self.check_loss(loss)
         self.scaled.append(loss * tf.cast(self.weight, loss.dtype))
         return self.scaled[-1]
 

@@ -1,7 +1,8 @@
 """Train each row of docs/reference/equal-to-keras.md with plain Keras, and over the ranks in both modes.
 
 An outcome is "equal" (all losses, metrics and predictions within 1e-5), "announced" (different, with a line at
-``compile`` that names ``exact=True``), "different", or "refused" (an ``InputError`` before the first step).
+``compile`` or in the first step that names the alternative), "different", or "refused" (an ``InputError`` before the
+first step).
 """
 
 import json
@@ -153,6 +154,27 @@ class Steps(keras.Model):
         return {"last": loss, "scaled": scaled, "mean of losses": self.tracker.result(), "rmse": self.error.result()}
 
 
+class Changed(keras.Model):
+    """A model with a ``train_step`` whose loss is a sum, or which clips gradients."""
+
+    def __init__(self, model: keras.Model, clips: bool) -> None:
+        super().__init__()
+        self.model, self.clips = model, clips
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        return self.model(ids)
+
+    def train_step(self, data: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = (tf.reduce_mean if self.clips else tf.reduce_sum)(tf.square(self(data[0]) - data[1]))
+            scaled = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, self.trainable_variables)
+        if self.clips:
+            gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"last": loss}
+
+
 class Row(NamedTuple):
     """How a feature is trained: by default, a small model with squared errors for one epoch."""
 
@@ -183,6 +205,11 @@ def by_batches(model: keras.Model, data: tf.data.Dataset, fit: dict[str, Any]) -
     return {"loss": [model.train_on_batch(ids, numbers) for ids, numbers in data.take(2)]}
 
 
+def traced() -> dict[str, Any]:
+    return {"run_eagerly": False}
+
+
+ANNOUNCING = ("exact=True", "strategy.gather", "global_clipnorm")  # the alternatives that a line of the log names
 FEATURES = {
     "SGD": of(OPT.SGD, 0.1),
     "SGD with momentum": of(OPT.SGD, 0.05, momentum=0.9, nesterov=True),
@@ -256,14 +283,19 @@ FEATURES = {
     "add_loss of a number for each example": Row(
         lambda: OPT.SGD(0.02), make=lambda strategy: model_of(WithLoss(lambda squares: keras.ops.mean(squares, axis=1)))
     ),
-    "add_loss of a mean over the batch": Row(
-        make=lambda strategy: model_of(WithLoss(keras.ops.mean)), compile=lambda: {"run_eagerly": False}
+    "add_loss of a mean over the batch": Row(make=lambda strategy: model_of(WithLoss(keras.ops.mean)), compile=traced),
+    "add_loss of a sum over the batch": Row(
+        lambda: OPT.SGD(0.02), make=lambda strategy: model_of(WithLoss(keras.ops.sum)), compile=traced
     ),
-    "variables that layers assign": Row(
-        make=lambda strategy: model_of(Centered()), compile=lambda: {"run_eagerly": False}
-    ),
+    "variables that layers assign": Row(make=lambda strategy: model_of(Centered()), compile=traced),
     "a train_step with scale_loss": Row(
-        make=lambda strategy: Steps(model_of(), strategy), compile=lambda: {"run_eagerly": False}, is_evaluated=False
+        make=lambda strategy: Steps(model_of(), strategy), compile=traced, is_evaluated=False
+    ),
+    "a train_step whose loss is a sum": Row(
+        lambda: OPT.SGD(0.02), make=lambda strategy: Changed(model_of(), False), compile=traced, is_evaluated=False
+    ),
+    "a train_step that clips gradients": Row(
+        make=lambda strategy: Changed(model_of(), True), compile=traced, is_evaluated=False
     ),
     "BatchNormalization": Row(make=lambda strategy: model_of(L.BatchNormalization())),
     "embeddings of positions": Row(lambda: OPT.Adagrad(0.1), make=lambda strategy: Positions()),
@@ -300,7 +332,7 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
-    logging.getLogger("xmc_tf.collective.optimizers").addHandler(handler)
+    logging.getLogger("xmc_tf.collective").addHandler(handler)
     strategy = CollectiveStrategy(shard_above=WIDE, exact=exact)
     model = None
     try:
@@ -311,7 +343,7 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
         assert model is None or getattr(model, "optimizer", None) is None or int(model.optimizer.iterations) == 0
         return f"refused {error}"
     finally:
-        logging.getLogger("xmc_tf.collective.optimizers").removeHandler(handler)
+        logging.getLogger("xmc_tf.collective").removeHandler(handler)
     if expected is None:
         return "different"
     assert seen.keys() == expected.keys(), (seen.keys(), expected.keys())
@@ -324,7 +356,9 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
     }
     where = max(differences, key=differences.__getitem__)
     apart = differences[where]
-    announced = any(strategy.communicator.allgather(any("exact=True" in one for one in said)))  # by rank 0
+    announced = any(
+        strategy.communicator.allgather(any(name in one for one in said for name in ANNOUNCING))
+    )  # by rank 0
     if apart < 1e-5:
         return f"equal {apart:.1e}"
     return f"{'announced' if announced else 'different'} {apart:.1e} ({where})"

@@ -24,6 +24,9 @@ def cover_all_ranks() -> None:
     _replace(keras_loss, "reduce_weighted_values", _reduced)
     _replace(keras.losses.Loss, "__call__", _loss)
     _replace(Trainer, "_aggregate_additional_loss", _additional_loss)
+    _replace(Trainer, "compute_loss", _compute_loss)
+    _replace(keras.layers.Layer, "add_loss", _add_loss)
+    _replace(tf.GradientTape, "gradient", _gradient)
     _replace(reduction_metrics.MeanMetricWrapper, "update_state", _update_by_function)
     _replace(reduction_metrics.Mean, "update_state", _update_mean)
 
@@ -99,10 +102,11 @@ def _loss(
     gathers, batch.is_of_batch = batch.gathers, False
     found = original(loss, y_true, y_pred, sample_weight)
     compares = isinstance(loss, keras.losses.Circle) or 0 in _axes(getattr(loss, "axis", ()))
-    if not (batch.is_of_batch or compares) or batch.gathers > gathers:
-        return found
-    batch.is_of_batch = False
-    return _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
+    if (batch.is_of_batch or compares) and batch.gathers == gathers:
+        batch.is_of_batch = False
+        found = _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
+    batch.means.append(found)
+    return found
 
 
 def _axes(axis: Any) -> tuple[Any, ...]:
@@ -144,6 +148,71 @@ def _check_shapes(name: str, parts: Any) -> None:
 def _additional_loss(batch: BatchShare, original: Callable[..., Any], model: keras.Model, loss: tf.Tensor) -> Any:
     total = original(model, loss)  # the sum of its elements
     return total if _is_of_batch(loss, batch) else _sum_as_mean(total, batch)
+
+
+def _add_loss(batch: BatchShare, original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
+    original(layer, loss)
+    for one in tf.nest.flatten(loss):
+        if layer.activity_regularizer is None and tf.is_tensor(one) and not is_mean(one, batch):
+            warn_once(
+                f"layer {layer.name!r} adds a loss of one number for a batch, which is taken as a mean over examples. "
+                "If it is a sum over examples, pass add_loss one number for each example; if it compares examples, "
+                "compute it from the rows of all ranks, which strategy.gather(...) returns"
+            )
+
+
+def _compute_loss(
+    batch: BatchShare, original: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+) -> Any:
+    loss = original(model, *args, **kwargs)
+    batch.means.append(loss)
+    return loss
+
+
+def _gradient(batch: BatchShare, original: Callable[..., Any], tape: tf.GradientTape, *args: Any, **kwargs: Any) -> Any:
+    found = original(tape, *args, **kwargs)
+    batch.gradients += [one for one in keras.tree.flatten(found) if one is not None]
+    return found
+
+
+def warn_unless_mean(model: keras.Model, batch: BatchShare, loss: tf.Tensor) -> None:
+    """Warn about the loss of a user's ``train_step`` or ``compute_loss`` that may not be a mean over examples."""
+    if batch.gathers == 0 and (loss.shape.rank != 0 or not is_mean(loss, batch)):
+        warn_once(
+            f"model {model.name!r}: the loss of its train_step is taken as a mean over examples. If it is a sum, or "
+            "compares examples, pass it to compile as a function or Loss, or compute it from the rows of all ranks, "
+            "which strategy.gather(...) returns"
+        )
+
+
+def is_mean(value: tf.Tensor, batch: BatchShare) -> bool:
+    """Return whether a tensor's operations show that it is a mean over this rank's examples, or a number for each."""
+    if any(value is one for one in batch.means) or not _is_of_batch(value, batch):
+        return True
+    if tf.executing_eagerly() or not hasattr(value, "op"):
+        return False
+    kind, inputs = value.op.type, list(value.op.inputs)
+    if kind == "Mean":
+        return not _is_of_batch(inputs[0], batch) or _is_fixed(value, {})
+    if kind == "Sum" and inputs[0].op.type == "Pack":
+        return all(is_mean(one, batch) for one in inputs[0].op.inputs)
+    if kind in ("AddV2", "Add", "AddN", "Sub", "Neg", "Identity", "Cast", "StopGradient"):
+        return all(is_mean(one, batch) for one in inputs)
+    if kind in ("Mul", "RealDiv"):
+        of_batch = [one for one in inputs if not _is_fixed(one, {})]
+        is_linear = len(of_batch) < 2 and (kind == "Mul" or _is_fixed(inputs[1], {}))
+        return is_linear and all(is_mean(one, batch) for one in of_batch)
+    return _is_fixed(value, {})
+
+
+def _is_fixed(value: tf.Tensor, known: dict[int, bool]) -> bool:
+    """Return whether a tensor depends on constants and variables only, as a regularizer does."""
+    if id(value) not in known:
+        kind, inputs = value.op.type, value.op.inputs
+        known[id(value)] = kind in ("Const", "ReadVariableOp") or (
+            len(inputs) > 0 and all(_is_fixed(one, known) for one in inputs)
+        )
+    return known[id(value)]
 
 
 def _update_by_function(

@@ -13,6 +13,7 @@ from keras.src.backend.tensorflow import trainer
 from xmc_tf.collective.batches import BatchShare, step_over
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines.operations import gather_rows
+from xmc_tf.collective.fitting.losses import warn_unless_mean
 from xmc_tf.collective.fitting.metrics import ResultsInLogs, finite_if_empty
 from xmc_tf.collective.fitting.states import StatesOverRanks
 from xmc_tf.common.errors import InputError
@@ -33,6 +34,8 @@ def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> Non
 @tf.autograph.experimental.do_not_convert
 def _step(model: keras.Model, step: Callable[[Any], Any], states: StatesOverRanks, size: int, data: Any) -> Any:
     batch, results = BatchShare(_examples(data), size), ResultsInLogs(model)
+    if any(getattr(type(model), name) is not getattr(keras.Model, name) for name in ("train_step", "compute_loss")):
+        batch.check_loss = functools.partial(warn_unless_mean, model, batch)
     with step_over(batch), finite_if_empty(model, batch):
         with states.averaged(batch), results.noted():
             logs = step(data)

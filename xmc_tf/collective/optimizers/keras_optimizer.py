@@ -99,6 +99,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         if loss_scale is None and inner.loss_scale_factor is not None:
             loss_scale = LossScale(float(inner.loss_scale_factor), growth_steps=None)
         self.loss_scale = loss_scale
+        self._warned = False
         with tf.init_scope():
             # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
             self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")
@@ -225,6 +226,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         with tf.init_scope():
             self.build(variables)
         batch = current_batch()
+        if batch is not None and self._size > 1:
+            self._warn_of_changed_gradients(grads, batch.gradients)
         if batch is not None and not batch.is_weighted and self._reduction != "sum":
             with tf.device("/cpu:0"):  # assertions do nothing on a GPU
                 tf.debugging.assert_equal(batch.is_even, True, NOT_WEIGHTED)
@@ -239,6 +242,19 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             accumulator.add(found)
             # The count is the same on all ranks, so all of them take the same branch.
             _do_if(accumulator.full(), lambda: self._step(accumulator.take(found)))
+
+    def _warn_of_changed_gradients(self, gradients: Sequence[Gradient | None], of_tapes: Sequence[Any]) -> None:
+        known = {id(one) for one in of_tapes}
+        if self._warned or all(one is None or id(one) in known for one in gradients):
+            return
+        self._warned = True
+        if operations.is_first_rank():
+            log.warning(
+                "train_step changes the gradients before the optimizer applies them: each rank changes those of its "
+                "own examples. Sums and constant factors train as in plain Keras. For tf.clip_by_global_norm, "
+                "tf.clip_by_norm and tf.clip_by_value, use the options global_clipnorm, clipnorm and clipvalue of the "
+                "optimizer instead"
+            )
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state in the form in which ``inner`` would save it in a single process."""
