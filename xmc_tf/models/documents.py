@@ -207,7 +207,8 @@ def _as_table(documents: Any) -> Any:
     if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:
-        one = all(isinstance(value, str | bytes) or not is_listing(value) for value in documents.values())
+        values = documents.values()
+        one = any(isinstance(value, str | bytes) for value in values) or not any(map(is_listing, values))
         return {key: [value] for key, value in documents.items()} if one else documents
     if isinstance(documents, list | tuple) and documents and all(isinstance(row, Mapping) for row in documents):
         keys = dict.fromkeys(key for row in documents for key in row)
@@ -229,14 +230,14 @@ def _read_frame(
     """Return the texts of a table with their labels, which are a column of the table or a separate argument."""
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData
-    from xmc_tf.tables.reading.structured import Frame
+    from xmc_tf.tables.reading.sources import open_source
 
     text, named = columns.get("text"), isinstance(labels, str)
     options = ColumnOptions(
         [text] if isinstance(text, str) else text, labels if named else None, columns.get("label_separator"),
         trained=trained, python=True,
     )  # fmt: skip
-    texts, own, used, _ = documents_of_source(Frame(frame), options, labelled=named or labelled)
+    texts, own, used, _ = documents_of_source(open_source(frame), options, labelled=named or labelled)
     if empty := texts.count(""):
         _LOG.warning(
             "%s: %s of %s documents have no text, the first is document %s", names[0], f"{empty:,}", f"{len(texts):,}",

@@ -305,7 +305,7 @@ class _Choice:
 
     def warn_of_labels_in_texts(self, found: Columns) -> None:
         """Warn if most texts contain the cell that holds their labels."""
-        several, single = [], []
+        several, single = list[bool](), list[bool]()
         for row in self.rows:
             if not found.fault(row) and (labels := found.labels_of(row)):
                 pattern = r"\W+".join(map(re.escape, labels))

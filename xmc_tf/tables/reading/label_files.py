@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.tables.reading.delimited import DelimitedFile
+from xmc_tf.tables.reading.nested import Flattened
 from xmc_tf.tables.reading.records import TableReader
 
 KINDS = (".csv", ".tsv", ".jsonl")
@@ -28,6 +29,7 @@ class LabelFile:
             )
         self.path, self._kept, self._most = path, list(kept), most
         self._separator, self._encoding = "\t" if path.suffix.lower() == ".tsv" else ",", "utf-8"
+        source = source.source if isinstance(source, Flattened) else source
         if isinstance(source, DelimitedFile) and path.suffix.lower() == ".csv":
             self._separator = ";" if source.separator == ";" else ","
             self._encoding = "utf-8-sig" if source.separator == ";" or source.encoding == "utf-8-sig" else "utf-8"

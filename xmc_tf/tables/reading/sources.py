@@ -17,9 +17,10 @@ from xmc_tf.tables.reading.line_formats import (
     TextLines,
     TextsAndLabelLists,
 )
+from xmc_tf.tables.reading.nested import flattened
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader
-from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
+from xmc_tf.tables.reading.structured import Frame, JsonArray, JsonLines, ParquetFile, SqliteTable
 from xmc_tf.tables.reading.text_files import first_lines
 
 _SUFFIXES = {
@@ -42,7 +43,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
             raise InputError(problem, expected="one text per line", fix="pass the path of a file, without --format")
         return TextsAndLabelLists(Path(table), options.label_lists, encoding=options.encoding)
     if is_frame(table):
-        return Frame(table)
+        return flattened(Frame(table))
     path = Path(table)
     if path.is_dir():
         return PecosFolder(path) if PecosFolder.matches(path) else AnnifFolder(path)
@@ -63,11 +64,12 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
             fix="leave it out, or set another --format",
         )
     if kind == "parquet":
-        return ParquetFile(path)
+        return flattened(ParquetFile(path))
     if kind == "sqlite":
-        return SqliteTable(path, options.table)
+        return flattened(SqliteTable(path, options.table))
     if kind == "jsonl":
-        return JsonLines(path, encoding=options.encoding)
+        reader = JsonArray if JsonArray.matches(first_lines(path)[1]) else JsonLines
+        return flattened(reader(path, encoding=options.encoding))
     if kind in _OF_ONE_FORM:
         return _OF_ONE_FORM[kind](path)
     separator = "\t" if options.kind == "tsv" else None
@@ -76,7 +78,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
         if len(separator) != 1 or separator in '"\r\n':
             expected = f"one character, such as {' '.join(map(repr, SEPARATORS))}, or tab"
             raise InputError(f"unknown separator {options.separator!r}", expected=expected, fix="change --separator")
-    return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
+    return flattened(DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header))
 
 
 def _kind(path: Path) -> str:
@@ -94,7 +96,7 @@ def _kind(path: Path) -> str:
     packed = head.startswith(b"\x1f\x8b")
     if packed and AnnifTsv.matches(lines):
         return "annif-tsv"
-    if b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+    if b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") or JsonArray.matches(lines):
         return "jsonl"
     if PecosLines.matches(lines):
         return "pecos-lines"

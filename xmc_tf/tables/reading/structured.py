@@ -1,13 +1,17 @@
 """Read tables from JSON lines, Parquet, SQLite and DataFrames."""
 
+import json
+import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.files.json_files import MOST_BYTES, parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.connections import foreign_database
@@ -16,6 +20,8 @@ from xmc_tf.tables.reading.text_files import encoding_of, is_packed, named, open
 
 _SAMPLE = 1000
 _BATCH = 4096
+_PIECE = 1 << 20  # characters
+_ARRAY = re.compile(rb"\[\s*\{|\{\s*[\r\n]")
 MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
@@ -31,7 +37,7 @@ class JsonLines(TableReader):
         self.size = max(unpacked_size(path) >> 20, 1)
         keys: dict[str, None] = {}
         with opened_text(self.path, self.encoding) as file:
-            for _, line in zip(range(_SAMPLE), file, strict=False):
+            for _, line in islice(self._texts(file), _SAMPLE):
                 value = _object(line)
                 if isinstance(value, dict):
                     keys |= dict.fromkeys(map(str, value))
@@ -43,7 +49,7 @@ class JsonLines(TableReader):
     def records(self) -> Iterator[TableRow | BadRow]:
         self.read = 0
         with opened_text(self.path, self.encoding) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in self._texts(file):
                 self.read += len(line)
                 if not line.strip():
                     continue
@@ -52,6 +58,36 @@ class JsonLines(TableReader):
                     yield TableRow(number, [value.get(key) for key in self.columns])
                 else:
                     yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
+
+    def _texts(self, file: IO[str]) -> Iterator[tuple[int, str]]:
+        """Yield the number and the text of each object."""
+        return enumerate(file, 1)
+
+
+class JsonArray(JsonLines):
+    """A file with a JSON array of objects, or with objects that are written over several lines."""
+
+    @staticmethod
+    def matches(lines: Sequence[bytes]) -> bool:
+        return _ARRAY.match(b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t")) is not None
+
+    def _texts(self, file: IO[str]) -> Iterator[tuple[int, str]]:
+        decoder, text, at = json.JSONDecoder(), "", 0
+        for number in count(1):
+            while True:
+                at = re.compile(r"[\s,\[\]\ufeff]*").match(text, at).end()  # type: ignore[union-attr]
+                with suppress(ValueError, RecursionError):
+                    end = decoder.raw_decode(text, at)[1]
+                    break
+                # The object is cut off, or damaged: where the next one begins is then unknown.
+                piece = file.read(max(_PIECE, len(text) - at)) if len(text) - at < MOST_BYTES else ""
+                if not piece:
+                    if at < len(text):
+                        yield number, text[at:]
+                    return
+                text, at = text[at:] + piece, 0
+            yield number, text[at:end]
+            at = end
 
 
 class ParquetFile(TableReader):
@@ -127,7 +163,7 @@ class Frame(TableReader):
     def __init__(self, frame: Any) -> None:
         self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
         names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", frame)
-        self._frame, self.columns = frame, [str(name) for name in names]
+        self._frame, self.columns = frame, [column_name(name) for name in names]
         self._columns = [listed(frame[name]) for name in names]
         self.size = len(self._columns[0]) if self._columns else 0
 
@@ -135,6 +171,11 @@ class Frame(TableReader):
         for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
             self.read = number
             yield TableRow(number, list(cells))
+
+
+def column_name(name: Any) -> str:
+    """Return the name of a column; the levels of pandas' column names are joined by dots."""
+    return ".".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 
 def quoted(name: str) -> str:
