@@ -208,7 +208,7 @@ def _as_table(documents: Any) -> Any:
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:
         values = documents.values()
-        one = any(isinstance(value, str | bytes) for value in values) or not any(map(is_listing, values))
+        one = any(isinstance(value, str | bytes | Mapping) for value in values) or not any(map(is_listing, values))
         return {key: [value] for key, value in documents.items()} if one else documents
     if isinstance(documents, list | tuple) and documents and all(isinstance(row, Mapping) for row in documents):
         keys = dict.fromkeys(key for row in documents for key in row)

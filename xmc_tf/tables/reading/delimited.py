@@ -4,14 +4,14 @@ import csv
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import named, text_encoding
+from xmc_tf.tables.reading.text_files import named, opened_text, text_encoding, unpacked_name, unpacked_size
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
-_SAMPLE = 1 << 18
+_SAMPLE, _LEAST_LINES = 1 << 18, 3
 _LONGEST_NAME = 80  # characters of a column name, if the header is guessed
 
 
@@ -25,16 +25,22 @@ class DelimitedFile(TableReader):
     ) -> None:
         self.path, self.name, self.files = path, str(path), (path,)
         self.encoding = text_encoding(path, encoding)
-        self.size = max(path.stat().st_size >> 20, 1)
+        self.size = max(unpacked_size(path) >> 20, 1)
+        csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:
             sample = file.read(_SAMPLE)
+            # A header of its own may be followed by a text that is longer than the sample, or be missing.
+            while len(sample.splitlines()) < _LEAST_LINES and len(sample) < _LARGEST_CELL:
+                if not (piece := file.read(len(sample) or 1)):
+                    break
+                sample += piece
         first, _, rest = sample.partition("\n")
         self._skip = 0
         if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line
             separator, sample, self._skip = separator or first.strip()[-1], rest, 1
         lines = sample.splitlines(keepends=True)
         lines = lines[:-1] or lines  # the last one may be cut off
-        self.separator = separator or _separator(lines, path.suffix.lower())
+        self.separator = separator or _separator(lines, Path(unpacked_name(path)).suffix.lower())
         rows = [row for row in _parsed(lines, self.separator) if row][:100]
         self.header = _has_header(rows) if header is None else header
         self.header_is_guessed = header is None
@@ -58,12 +64,11 @@ class DelimitedFile(TableReader):
         """The number of lines before the first record: Excel's ``sep=`` line and the header."""
         return self._skip + self.header
 
-    def _open(self) -> TextIO:
-        return self.path.open(encoding=self.encoding, errors="replace", newline="")
+    def _open(self) -> IO[str]:
+        return opened_text(self.path, self.encoding, newline="")
 
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
         """Yield (first line, cells, fault) of each row. If a quote is not closed, only the first line is lost."""
-        csv.field_size_limit(_LARGEST_CELL)
         self.read = 0
         with self._open() as file:
             lines = _Lines(file, self)

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.label_cells import FASTTEXT
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import encoding_of, named, opened, opened_text, unpacked_size
+from xmc_tf.tables.reading.text_files import named, opened, opened_text, text_encoding, unpacked_size
 
 _SUBJECT = re.compile(r"<([^<>\s]+)>")
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")
@@ -159,7 +159,7 @@ class TextsAndLabelLists(TableReader):
         self.files = (self.path, self.labels)
         existing_file(self.path, "texts")
         existing_file(self.labels, "label lists")
-        self._encodings = [encoding_of(one, encoding) for one in (self.path, self.labels)]
+        self._encodings = [text_encoding(one, encoding) for one in (self.path, self.labels)]
         self.kind = f"texts in {named(self._encodings[0])} with label lists in {self.labels.name}"
         counts = [0, 0]
         for pair in self._pairs():
@@ -190,7 +190,7 @@ class TextLines(_LineReader):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._encoding = encoding_of(path)
+        self._encoding = text_encoding(path)
         self.kind = f"texts in {named(self._encoding)}, one per line"
 
     def records(self) -> Iterator[TableRow]:

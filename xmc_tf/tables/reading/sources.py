@@ -21,7 +21,7 @@ from xmc_tf.tables.reading.nested import flattened
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader
 from xmc_tf.tables.reading.structured import Frame, JsonArray, JsonLines, ParquetFile, SqliteTable
-from xmc_tf.tables.reading.text_files import first_lines
+from xmc_tf.tables.reading.text_files import first_lines, packing, unpacked_name
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
@@ -83,6 +83,11 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
 
 def _kind(path: Path) -> str:
     head, lines = first_lines(path)
+    packed = packing(path)
+    if packed and head.startswith((b"PAR1", b"SQLite format 3\x00")):
+        raise InputError(
+            f"{path} is compressed by {packed}", expected="Parquet or SQLite files as they are", fix="unpack it"
+        )
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"SQLite format 3\x00"):
@@ -91,9 +96,8 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
     if lines and SparseFeatures.matches(lines):
         return "sparse-features"
-    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
         raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
-    packed = head.startswith(b"\x1f\x8b")
     if packed and AnnifTsv.matches(lines):
         return "annif-tsv"
     if b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") or JsonArray.matches(lines):
@@ -102,7 +106,5 @@ def _kind(path: Path) -> str:
         return "pecos-lines"
     if FastTextLines.matches(lines):
         return "fasttext"
-    if packed:
-        raise InputError(f"{path} is gzipped", fix="unpack it first (gunzip)")
-    kind = _SUFFIXES.get(path.suffix.lower(), "csv")
+    kind = _SUFFIXES.get(Path(unpacked_name(path)).suffix.lower(), "csv")
     return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(lines) else kind

@@ -16,7 +16,7 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.connections import foreign_database
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import encoding_of, is_packed, named, opened_text, unpacked_size
+from xmc_tf.tables.reading.text_files import named, opened_text, packing, text_encoding, unpacked_size
 
 _SAMPLE = 1000
 _BATCH = 4096
@@ -32,8 +32,10 @@ class JsonLines(TableReader):
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name, self.files = path, str(path), (path,)
-        self.encoding = encoding_of(path, encoding)
-        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if is_packed(path) else "")
+        self.encoding = text_encoding(path, encoding)
+        self.kind = f"JSON lines in {named(self.encoding)}" + (
+            f", packed by {method}" if (method := packing(path)) else ""
+        )
         self.size = max(unpacked_size(path) >> 20, 1)
         keys: dict[str, None] = {}
         with opened_text(self.path, self.encoding) as file:

@@ -1,9 +1,12 @@
-"""Open text files, which may be gzipped, and detect their encoding."""
+"""Open text files, which may be compressed, and detect their encoding."""
 
+import bz2
 import codecs
 import gzip
 import io
 import logging
+import lzma
+import zipfile
 import zlib
 from pathlib import Path
 from typing import IO, Any, cast
@@ -11,77 +14,114 @@ from typing import IO, Any, cast
 from xmc_tf.common.errors import InputError
 
 _LOG = logging.getLogger(__name__)
-_PIECE = 1 << 20
+_PIECE, _BUFFER = 1 << 20, 1 << 16
+_PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+_OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _MOST_STRAY = 0.05  # share of the characters outside ASCII that may be damaged in UTF-8
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LINES, _LONGEST_LINE = 20, 1 << 20  # by which a format is detected
 _LARGEST_RATIO, LEAST_BOMB = 100, 1 << 26
 
 
-class _Unpacked(gzip.GzipFile):
-    """A gzipped file; reading raises `InputError` if it is damaged."""
+class _Unpacked(io.RawIOBase):
+    """A compressed file; reading raises `InputError` if it is damaged."""
 
-    def read(self, *size: Any) -> bytes:
-        return self._checked(super().read, *size)
+    def __init__(self, path: Path) -> None:
+        method = packing(path)
+        member = _only_member(path) if method == "zip" else ""
+        self.name, self._packed, self._unpacked = path, path.open("rb"), 0
+        if member:
+            self._content: Any = zipfile.ZipFile(self._packed).open(member)  # noqa: SIM115
+        else:
+            self._content = _OPEN[method](self._packed)
 
-    def read1(self, *size: Any) -> bytes:
-        return self._checked(super().read1, *size)
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, *size: Any) -> bytes:
-        return self._checked(super().readline, *size)
-
-    def _checked(self, read: Any, *size: Any) -> bytes:
+    def readinto(self, buffer: Any) -> int:
         try:
-            content = cast(bytes, read(*size))
-            self._unpacked = getattr(self, "_unpacked", 0) + len(content)
-            packed = cast(IO[bytes], self.fileobj).tell()  # bytes that have been read
-            if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * packed):
-                raise InputError(
-                    f"{self.name!s} unpacks to more than {_LARGEST_RATIO} times its size",
-                    expected="texts, which gzip compresses to about a tenth",
-                    received=f"at least {self._unpacked:,} bytes",
-                    fix="if this is intended, unpack it first (gunzip)",
-                )
-            return content
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            content = self._content.read(len(buffer))
+        except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             problem = f"{self.name!s} is damaged: {error}"
-            raise InputError(problem, expected="a complete gzip file", fix="copy it again") from None
+            raise InputError(problem, expected=f"a complete {packing(self.name)} file", fix="copy it again") from None
+        self._unpacked += len(content)
+        if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * self._packed.tell()):
+            raise InputError(
+                f"{self.name!s} unpacks to more than {_LARGEST_RATIO} times its size",
+                expected="texts, which gzip compresses to about a tenth",
+                received=f"at least {self._unpacked:,} bytes",
+                fix="if this is intended, unpack it first",
+            )
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._content.close()
+        self._packed.close()
+        super().close()
 
 
-def is_packed(path: Path) -> bool:
+def packing(path: Path) -> str:
+    """Return the method by which a file is compressed; "" if it is not."""
     with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+        head = file.read(6)
+    return next((method for start, method in _PACKINGS.items() if head.startswith(start)), "")
+
+
+def unpacked_name(path: Path) -> str:
+    """Return the name of the file in a compressed file, whose ending says what it holds."""
+    method = packing(path)
+    return _only_member(path) if method == "zip" else path.stem if method else path.name
+
+
+def _only_member(path: Path) -> str:
+    """Return the name of the only table in a zip archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [one for one in archive.infolist() if not one.is_dir()]
+    except (zipfile.BadZipFile, OSError, ValueError):
+        found = []
+    # macOS adds files that are no content of the user's.
+    found = [one for one in found if not one.filename.startswith(("__MACOSX/", "."))]
+    names = [one.filename for one in found]
+    if not names or "[Content_Types].xml" in names:
+        raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
+    if len(names) > 1 or found[0].flag_bits & 1:
+        raise InputError(
+            f"{path} cannot be read as a table", expected="an archive with one file, without a password",
+            received=", ".join(names[:5]) + (", …" if len(names) > 5 else ""), fix="unpack it, and name one table",
+        )  # fmt: skip
+    return names[0]
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file for reading; gzipped files are decompressed during reading."""
-    return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
+    """Open a file for reading; compressed files are decompressed during reading."""
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(path), _BUFFER)) if packing(path) else path.open("rb")
 
 
 def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
-    """Open a text file for reading; gzipped files are decompressed during reading."""
+    """Open a text file for reading; compressed files are decompressed during reading."""
     return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline=newline)
 
 
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
-    """Return the first bytes and the first (decompressed) lines of a file, from which its format is detected."""
-    with path.open("rb") as file:
+    """Return the first bytes and the first lines of a file, decompressed, from which its format is detected."""
+    with opened(path) as file:
         head = file.read(4096)
-        file.seek(0)
-        lines: Any = _Unpacked(path, fileobj=file) if head.startswith(b"\x1f\x8b") else file
-        return head, [line for _ in range(_LINES) if (line := lines.readline(_LONGEST_LINE))]
+    with opened(path) as file:
+        return head, [line for _ in range(_LINES) if (line := file.readline(_LONGEST_LINE))]
 
 
 def unpacked_size(path: Path) -> int:
-    """Return the size of a file; for gzipped files, estimate the decompressed size."""
-    return path.stat().st_size * (4 if is_packed(path) else 1)
+    """Return the size of a file; for compressed files, estimate the decompressed size."""
+    return path.stat().st_size * (4 if packing(path) else 1)
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
     """Return the encoding ``given``, or detect UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1."""
     if given:
         return _checked(given)
-    with path.open("rb") as file:
+    with opened(path) as file:
         head = file.read(_PIECE)
         for mark, name in _MARKS:
             if head.startswith(mark):
@@ -100,11 +140,6 @@ def text_encoding(path: Path, given: str | None = None) -> str:
     return "utf-8"
 
 
-def encoding_of(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file; that of a gzipped file is UTF-8 unless it is given."""
-    return "utf-8-sig" if is_packed(path) and not given else text_encoding(path, given)
-
-
 def _checked(given: str) -> str:
     """Return the name of a text encoding; raise an error for other codecs of Python, such as rot13."""
     try:
@@ -121,7 +156,7 @@ def _checked(given: str) -> str:
 def _not_quite_utf8(path: Path) -> str:
     """Return UTF-8 for a file with few invalid bytes, otherwise Windows-1252 or Latin-1."""
     stray = others = 0
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with io.TextIOWrapper(opened(path), "utf-8", errors="surrogateescape", newline="") as file:
         while piece := file.read(_PIECE):
             stray += sum(0xDC80 <= ord(character) <= 0xDCFF for character in piece if not character.isascii())
             others += sum(not character.isascii() for character in piece)
@@ -131,7 +166,7 @@ def _not_quite_utf8(path: Path) -> str:
         )
         return "utf-8"
     encoding, undefined = "cp1252", bytes((0x81, 0x8D, 0x8F, 0x90, 0x9D))  # in Windows-1252
-    with path.open("rb") as content:
+    with opened(path) as content:
         while part := content.read(_PIECE):
             if any(byte in part for byte in undefined):
                 encoding = "latin-1"
