@@ -15,12 +15,16 @@ class RefusedError(Exception):
     """What the hub raises."""
 
 
+class NotCachedError(FileNotFoundError):
+    """What the hub's client raises without a network."""
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A module that stands in for huggingface_hub, with repositories in a folder."""
     stand_in, errors = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
     stand_in.__spec__, stand_in.asked = object(), []
-    errors.HfHubHTTPError = errors.LocalEntryNotFoundError = RefusedError
+    errors.HfHubHTTPError, errors.LocalEntryNotFoundError = RefusedError, NotCachedError
     stand_in.errors = errors
     place = tmp_path / "hub"
 
@@ -66,6 +70,22 @@ def test_the_hub_s_refusals_are_said_in_one_line(hub, folder, tmp_path):
             xmc_tf.load(wrong)
     with pytest.raises(InputError, match="does not exist"):
         xmc_tf.push(tmp_path / "nothing", "hf://me/topics")
+
+
+def test_without_a_network_it_says_how_to_get_the_model(hub, monkeypatch):
+    def snapshot_download(repository, revision=None):
+        raise NotCachedError("cannot find a snapshot\nand more lines")
+
+    hub.snapshot_download = snapshot_download
+    for variables, received in (({}, "cannot find a snapshot"), ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE=1")):
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(InputError, match="hf://me/topics is not in the cache and cannot be downloaded") as caught:
+            xmc_tf.load("hf://me/topics")
+        assert caught.value.received == received
+        assert "hf download me/topics --local-dir FOLDER" in caught.value.fix
 
 
 def test_the_package_is_named_where_it_is_missing(monkeypatch):

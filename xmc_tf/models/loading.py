@@ -1,3 +1,4 @@
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,16 @@ def download(address: str) -> Path:
     hub = _hub()
     try:
         return Path(hub.snapshot_download(repository, revision=revision))
-    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, ValueError, OSError) as error:
+    except hub.errors.LocalEntryNotFoundError as error:  # not in the cache, and no answer from the hub
+        offline = next((name for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(name)), "")
+        raise InputError(
+            f"{address} is not in the cache and cannot be downloaded",
+            expected="access to the Hugging Face hub, or a model that was downloaded before",
+            received=f"{offline}={os.environ[offline]}" if offline else _first_line(error),
+            fix=f"on a machine with network access, run: hf download {repository} --local-dir FOLDER; copy FOLDER here "
+            "and use it instead of the address",
+        ) from None
+    except (hub.errors.HfHubHTTPError, ValueError, OSError) as error:
         raise _refused(address, error) from None
 
 
@@ -109,9 +119,13 @@ def _hub() -> "ModuleType":
     return huggingface_hub
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _refused(address: str, error: Exception) -> InputError:
     return InputError(
-        f"{address}: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}",
+        f"{address}: {_first_line(error)}",
         expected="a repository that exists, and access to it",
         fix="check the name; hf auth login gives access to private models",
     )
