@@ -1,5 +1,6 @@
 """An exported model with an encoder: text to labels in one graph, as the fine-tuned model itself predicts."""
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.fusion import hidden_labels
+from xmc_tf.fusion.features import NAMES
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.models import prediction
 from xmc_tf.models.saved_model import parts_of
@@ -142,6 +144,18 @@ def test_the_mean_of_head_and_rankers(tuned, corpus):
         answers = [local.ask(texts[first : first + size]) for first in range(0, len(texts), size)]
         labels, scores = (np.concatenate([one[name] for one in answers]) for name in ("labels", "scores"))
         assert_same(labels, scores, expected)
+
+
+def test_explained_shares_add_up_to_the_probability(tuned, corpus, monkeypatch):
+    fusion, named = tuned.evidence.fusion, []
+    weights = fusion.weights + 2.0 * (np.array(NAMES) == "whole name")  # the texts of the training lacked names
+    monkeypatch.setattr(tuned.evidence, "fusion", replace(fusion, weights=weights))
+    for name, text in zip(tuned.names, texts_of(corpus)[:4], strict=False):
+        for label in tuned.explain(f"{name} {text}", k=24).labels:
+            assert sum(share.amount for share in label.shares) == pytest.approx(label.score, abs=1e-6)
+            assert {share.source for share in label.shares} <= {"label head", "tree", "label name"}
+            named += [share.amount for share in label.shares if share.source == "label name"]
+    assert max(named) > 1e-3
 
 
 def test_labels_without_documents_are_scored_by_the_rankers_alone(tuned, corpus, tmp_path):

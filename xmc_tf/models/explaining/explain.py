@@ -76,8 +76,7 @@ def explain_linear(
         trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)
         added = score - float(nameless[0, label]) if named and nameless is not None else None
         shares = shares_of(
-            score, trees, [1 / max(len(trees), 1)] * len(trees), names=added,
-            rest="calibration" if model.evidence else "labels that the search left out",
+            score, trees, [1 / max(len(trees), 1)] * len(trees), names=added, probable=model.evidence is not None
         )  # fmt: skip
         combined = "" if model.evidence is None else source_of_probability(model.evidence)
         labels.append(LabelExplanation(label, name_of(label, model.names), score, (*trees, *named), combined, shares))
@@ -106,6 +105,11 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
     feature_name = names_of_features(model.tfidf if "features" in model.parts else None, text)
     fused = model.evidence
     matches = None if fused is None else fused.in_text(text)
+    nameless = None
+    if fused is not None and matches is not None and len(matches.labels):
+        without = model.with_shared_parts()
+        without.evidence = dataclasses.replace(fused, names=None)
+        nameless = predict(without, [text], X, dataclasses.replace(options, only_topk=max(POOL, predicted.nnz)))
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
@@ -114,17 +118,24 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
             evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
         if features is not None:
             evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
-            evidence += name_evidence(matches, label)
+        named = name_evidence(matches, label)
+        added = None if nameless is None or not named else float(score) - float(nameless[0, label])
+        evidence += named
         combined = _COMBINED.get(method, "") if fused is None else source_of_probability(fused)
-        shares = _shares(float(score), evidence, method, probable=fused is not None)
+        shares = _shares(float(score), evidence, method, added, probable=fused is not None)
         labels.append(
             LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined, shares)
         )
     return Explanation(tuple(labels))
 
 
-def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bool) -> tuple[Share, ...]:
-    """Return the share of each source in a score. Methods that combine ranks instead of scores have no shares."""
+def _shares(
+    score: float, evidence: list[Evidence], method: str, names: float | None, *, probable: bool
+) -> tuple[Share, ...]:
+    """Return the share of each source in a score, of which label names add ``names``.
+
+    Methods that combine ranks instead of scores have no shares.
+    """
     if method not in (*MEANS, "concat-only", "transformer-only"):
         return ()
     trees, heads = [one for one in evidence if one.path], [one for one in evidence if one.source == "label head"]
@@ -134,9 +145,7 @@ def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bo
         head, tree = (math.sqrt(max(float(np.mean([one.score for one in some])), _LEAST)) for some in (heads, trees))
         of_heads, of_trees = (head + tree) / 4 / head, (head + tree) / 4 / tree  # (head + tree)² / 4, split
     weights = [of_heads] * len(heads) + [of_trees / max(len(trees), 1)] * len(trees)
-    named = len(evidence) > len(trees) + len(heads)
-    rest = "label name and calibration" if named else "calibration" if probable else "labels that the search left out"
-    return shares_of(score, [*heads, *trees], weights, names=None, rest=rest)
+    return shares_of(score, [*heads, *trees], weights, names=names, probable=probable)
 
 
 def tree_evidence(

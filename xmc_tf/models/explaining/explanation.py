@@ -137,15 +137,23 @@ class Explanation:
 
 
 def shares_of(
-    score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, rest: str
+    score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, probable: bool
 ) -> tuple[Share, ...]:
-    """Return each source's share (weight × score), ``names`` for label names, and the remainder, named ``rest``."""
-    shares = [Share(one.source, weight * one.score) for one, weight in zip(sources, weights, strict=True)]
+    """Return the share of each source (weight × score) and of label names (``names``).
+
+    Of a probability, the sources share what the names do not add, in proportion to their scores. Otherwise, what the
+    search left out is the remainder.
+    """
+    amounts = [weight * one.score for one, weight in zip(sources, weights, strict=True)]
+    total = sum(amounts)
+    if probable and total > 0:
+        amounts = [amount / total * (score - (names or 0.0)) for amount in amounts]
+    shares = [Share(one.source, amount) for one, amount in zip(sources, amounts, strict=True)]
     if names is not None:
         shares.append(Share("label name", names))
     left = score - sum(one.amount for one in shares)
     if abs(left) >= _LEAST_SHARE:
-        shares.append(Share(rest, left))
+        shares.append(Share("other evidence" if probable else "labels that the search left out", left))
     return tuple(shares)
 
 

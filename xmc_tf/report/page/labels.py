@@ -15,7 +15,6 @@ LABELS_FILE, CONFUSIONS_FILE = "labels.csv", "confusions.csv"
 _MATRIX_NAME = 60  # characters
 _SHOWN_WORDS, _START = 8, 90
 _LEAST = 0.1  # share of the strongest word below which a word is not highlighted
-_CALIBRATION = " The calibration turns the scores into probabilities; it was learned on held-out documents."
 
 
 def labels(report: Report) -> Html:
@@ -154,8 +153,7 @@ def _why(example: Example) -> Html:
     words_of = ", ".join(deciding) or "none"
     parts = [f'<p class="why">Why “{name(label.name)}”? Words of this text, weight × value: {words_of}</p>']
     if label.sum:
-        about = _CALIBRATION if any(one.source == "calibration" for one in label.shares) else ""
-        parts.append(f'<p class="why">Score: {text(label.sum, 400)}.{about}</p>')
+        parts.append(f'<p class="why">Score: {text(label.sum, 400)}.</p>')
     for source in label.evidence:
         if not source.path:
             note = f" ({text(source.note)})" if source.note else ""
