@@ -131,6 +131,22 @@ def test_a_large_label_table_is_cut_and_complete_in_the_file(tmp_path):
         assert sum(1 for _ in file) == labels + 1
 
 
+def test_sentences_on_rare_and_new_labels_agree_with_the_tables(tmp_path):
+    # 20 documents have a label of 2 training documents, 15 one of 60, and 20 a new label; half of the new are found.
+    truth, predicted = np.zeros((40, 3)), np.zeros((40, 3))
+    truth[:20, 0] = truth[5:20, 1] = truth[20:, 2] = 1
+    predicted[:10, 0], predicted[5:20, 1], predicted[20:30, 2] = 0.9, 0.8, 0.7
+    training = csr_matrix([[row < 2, True, False] for row in range(60)], dtype=np.float32)
+    given = ReportInputs("", csr_matrix(truth), csr_matrix(predicted), training_labels=training)
+    summary = " ".join(written(tmp_path, given)[1]["summary"])
+    rare = "Rare labels (1 to 10 training documents): 50.00 % are among the first 5; frequent ones (over 50): 100.00 %."
+    assert rare in summary
+    assert (
+        "1 of the 3 labels of the test documents have no training document: 36.36 % of the true labels, which only "
+        "their names can find; 50.00 % of them are among the first 5."
+    ) in summary
+
+
 def test_nothing_predicted_and_scores_that_are_no_probabilities(tmp_path):
     truth, predicted, _ = matrices()
     nothing = csr_matrix(truth.shape, dtype=np.float32)

@@ -30,7 +30,7 @@ class Summary:
             return ""
         return (
             f"{self.labels:,} labels for {sum(self.documents.values()):,} documents: nearly every label occurs once, "
-            f"and cannot be learned. {self.asked()}"
+            f"too rarely to learn from. {self.asked()}"
         )
 
     def asked(self) -> str:
@@ -56,7 +56,7 @@ class Summary:
             more = ", …" if len(self.unused) > _SHOWN else ""
             lines.append(f"columns not used: {', '.join(self.unused[:_SHOWN])}{more}")
         if self.only_in_test:
-            lines.append(f"{self.only_in_test:,} labels have test documents only: they cannot be learned")
+            lines.append(f"{self.only_in_test:,} labels have test documents only: only names can find them")
         if self.bad_rows:
             reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.bad_rows.items())
             lines.append(f"{sum(self.bad_rows.values()):,} rows were not used: {reasons}")

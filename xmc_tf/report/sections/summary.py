@@ -9,7 +9,7 @@ from xmc_tf.report.report import Report
 _CALIBRATED = 0.05  # expected calibration error up to which scores can be read as probabilities
 _STANDARD_ERRORS = 1.96  # half of a 95 % confidence interval
 _TARGET = 0.9
-_ENOUGH_LABELS = 10  # smaller frequency groups get no sentence
+_ENOUGH = 10  # documents; frequency groups with fewer get no sentence
 
 
 def sentences(report: Report) -> list[str]:
@@ -66,7 +66,7 @@ def _threshold(report: Report) -> Iterator[str]:
 
 def _rare(report: Report) -> Iterator[str]:
     k, where = report.comparison.ks[-1], report.comparison.occurs_in
-    seen = [one for one in report.system.buckets if one.bucket != "0" and one.labels >= _ENOUGH_LABELS]
+    seen = [one for one in report.system.buckets if one.bucket != "0" and one.documents >= _ENOUGH]
     if len(seen) > 1:
         rare, often = seen[0], seen[-1]
         yield (
@@ -78,10 +78,13 @@ def _rare(report: Report) -> Iterator[str]:
 def _coverage(report: Report) -> Iterator[str]:
     coverage = report.coverage
     if coverage is not None and coverage.unseen_labels:
+        k = report.comparison.ks[-1]
+        found = [one.at("R", k) for one in report.system.buckets if one.bucket == "0"]
         yield (
             f"{coverage.unseen_labels:,} of the {coverage.labels:,} labels of the test documents have no training "
-            f"document: {percent(coverage.share_of_pairs)} % of the true labels cannot be found."
-        )
+            f"document: {percent(coverage.share_of_pairs)} % of the true labels, which only their names can find"
+            + "".join(f"; {percent(recall)} % of them are among the first {k}" for recall in found) + "."
+        )  # fmt: skip
     elif coverage is not None:
         yield "Every label of the test documents has a training document."
 
