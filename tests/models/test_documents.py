@@ -267,6 +267,7 @@ WRONG = [
     (_Reader(), "texts is a path(.|\n)*read_csv"),
     (5, "neither texts nor features"),
     ({"a rye", "b"}, "a set, which has no order"),
+    ([5], "document 0 is not a text(.|\n)*int: 5(.|\n)*str\\(text\\)"),
     (["rye bread", 3.5], "document 1 is not a text(.|\n)*float: 3.5"),
     ([["rye", "bread"], ["pots"]], "document 0 is not a text(.|\n)*join each list of words"),
     (np.array([["a", "b"]]), "a table of texts"),

@@ -62,9 +62,10 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
         return values
     values = [plain(value) for value in values]
     present = [value for value in values if value is not None]
-    # Lists of words are neither texts nor features: _filled raises an error for them.
+    # Lists of words, and numbers, are neither texts nor features: _filled raises an error for them.
     words = present and is_listing(present[0]) and any(isinstance(word, str) for word in present[0])
-    if present and not words and not any(isinstance(value, _TEXTS) for value in present):
+    numbers = present and isinstance(present[0], int | float)
+    if present and not words and not numbers and not any(isinstance(value, _TEXTS) for value in present):
         return None
     return _filled(values, name)
 
