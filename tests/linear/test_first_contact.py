@@ -57,6 +57,11 @@ def test_a_k_out_of_reach_is_reported(caplog):
     assert "fix: raise -b" in caplog.text
     model.warn_if_out_of_reach(20, None)
     assert "-k 20: the model has only 14 labels" in caplog.text
+    caplog.clear()
+    model.warn_if_out_of_reach(16, 20, added=2)
+    assert not caplog.text
+    model.warn_if_out_of_reach(20, 20, added=2)
+    assert "-k 20: the model has only 16 labels" in caplog.text
 
 
 def test_an_xr_transformer_is_no_linear_model(tmp_path):

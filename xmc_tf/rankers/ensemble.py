@@ -118,10 +118,10 @@ class TreeEnsemble:
         """Return the maximum number of labels that a search of a single tree with this beam can return."""
         return max(model.most_labels(beam_size) for model in self.models)
 
-    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
-        """Warn if a search with this beam cannot return ``only_topk`` labels."""
+    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None, added: int = 0) -> None:
+        """Warn if a search with this beam cannot return ``only_topk`` labels; ``added`` more have only names."""
         widest = max(self.models, key=lambda model: model.most_labels(beam_size))
-        widest.warn_if_out_of_reach(only_topk, beam_size)
+        widest.warn_if_out_of_reach(only_topk, beam_size, added)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels (None: to all); see :meth:`XLinear.set_output_constraint`."""

@@ -170,13 +170,13 @@ class XLinear:
             reached = min(found, level.pred_params.only_topk if beam_size is None else beam_size)
         return found
 
-    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
-        """Warn if a search with this beam cannot return ``only_topk`` labels."""
+    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None, added: int = 0) -> None:
+        """Warn if a search with this beam cannot return ``only_topk`` labels; ``added`` more have only names."""
         most = self.most_labels(beam_size)
-        if only_topk is None or only_topk <= most:
+        if only_topk is None or only_topk <= most + added:
             return
         if most == self.nr_labels or self.depth == 1:
-            _LOG.warning("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most:,}")
+            _LOG.warning("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most + added:,}")
             return
         beam = str(beam_size or self.levels[-2].pred_params.only_topk)
         _LOG.warning(
