@@ -17,10 +17,10 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def flags(corpus, model, batch):
+def flags(corpus, model, batch, precision="off"):
     # In float32: in bfloat16, which some processors choose, sums of two ranks differ from those of one by more.
     more = ["--hidden-dropout-prob", 0, "-ns", "tfn+man", "--max-steps", 5, "--batch-size", batch, "--keep-work"]
-    more += ["--mixed-precision", "off"]
+    more += ["--mixed-precision", precision]
     return train_flags(corpus, model, *more)
 
 
@@ -63,3 +63,16 @@ def test_two_ranks_predict_and_encode_what_one_does(corpus, uninterrupted, tmp_p
     shares = [np.load(tmp_path / f"X.emb.{rank}.npy") for rank in (0, 1)]
     assert [len(share) for share in shares] == [30, 30]
     np.testing.assert_allclose(np.concatenate(shares), uninterrupted.encode(texts), atol=1e-5)
+
+
+@pytest.mark.full
+def test_two_ranks_train_in_bfloat16_what_one_trains(corpus, uninterrupted):
+    models = {}
+    for name, batch, start in (("bf16-alone", 16, python), ("bf16-two", 8, mpiexec)):
+        run = start("module:xmc_tf.train", *flags(corpus, corpus / name, batch, "bf16"), imported=True, timeout=300)
+        assert "fine-tuning: done" in run.ranks[0].output
+        models[name] = XTransformer.load(corpus / name)
+    texts, _ = texts_and_labels(corpus, "tst")
+    alone, two = (model.encode(texts) for model in models.values())
+    np.testing.assert_allclose(two, alone, atol=0.03)
+    assert np.abs(two - uninterrupted.encode(texts)).max() > 1e-5  # it is another precision
