@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 from tests.audit.cases import planted
 from xmc_tf import InputError, XRLinear, load
 from xmc_tf.append import main as append
-from xmc_tf.audit.corrections import HEADER, corrected_documents, read_accepted
+from xmc_tf.audit.corrections import HEADER, Correction, corrected_documents, read_accepted
+from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
 from xmc_tf.report.audit import main as audit
 
 
@@ -161,3 +162,30 @@ def test_nothing_accepted(in_folder, tmp_path):
     write_table(tmp_path / "f.csv", [finding("")])
     with pytest.raises(InputError, match="no finding is accepted"):
         append(["data.csv", "-m", "model", "--accepted", "f.csv"])
+
+
+def test_findings_as_pandas_saves_them(tmp_path):
+    rows = [["0", *finding("1.0", row="1.0", label="2580.0")], ["1", *finding("0.0", row="", label="")]]
+    found = read_accepted(write_table(tmp_path / "f.csv", rows, ["", *HEADER]))
+    assert [(one.row, one.label, one.add) for one in found] == [(1, "2580", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "cell"),
+    [
+        ("a;=1+1", ",", "a;'=1+1"),
+        ("a,=1+1", ";", "a,'=1+1"),
+        ("a,=1+1", ",", "a,=1+1"),  # is in quotes
+        ("a\t=1+1", ",", "a\t'=1+1"),
+        ('a; "=1+1"', ",", 'a;\' "=1+1"'),
+        ("a\n@SUM(1)", ",", "a\n'@SUM(1)"),
+        ("=a;=b", ",", "'=a;'=b"),
+        ("a;-1;b", ",", "a;-1;b"),
+        ("a; b", ",", "a; b"),
+    ],
+)
+def test_no_piece_of_a_cell_is_a_formula(text, separator, cell):
+    assert safe_cell(text, separator) == cell
+    assert raw_cell(safe_cell(text)) == text
+    corrections = [Correction(0, safe_cell(text), True, safe_cell("b;=1 and more"[:6]), 1)]
+    assert corrected_documents(corrections, ["b;=1 and more"], [["c"]], "f.csv")[1] == [["c", text]]

@@ -43,7 +43,8 @@ def test_encoding_and_separator_are_found(tmp_path, content, kind):
 
 def test_quotes_and_line_ends_in_cells(tmp_path):
     path = _written(tmp_path, 'text,label\n"a ""quoted"" word,\nand a line",x\nplain,y\n')
-    assert _rows(path)[1] == [TableRow(2, ['a "quoted" word,\nand a line', "x"]), TableRow(4, ["plain", "y"])]
+    assert _rows(path)[1] == [TableRow(2, ['a "quoted" word,\nand a line', "x"]), TableRow(4, ["plain", "y"], 3)]
+    assert [row.place for row in _rows(path)[1]] == ["line 2", "row 3 (line 4)"]
 
 
 def test_a_quote_that_is_never_closed_costs_one_line(tmp_path):

@@ -108,6 +108,18 @@ def test_records_of_python_are_read_as_tables():
             read_documents(["a text"], labels)
 
 
+def test_columns_of_several_levels_and_of_0_and_1():
+    frame = {("q", "title"): TEXTS, ("q", "id"): [1, 2, 3], ("y", "sea"): [1, 0, 1], ("y", "ice"): [0, 1, 1]}
+    for labels in ([("y", "sea"), ("y", "ice")], "y.sea,y.ice"):
+        found = read_documents(frame, labels, {"text": ("q", "title")})
+        assert (list(found.texts), found.labelled().lists) == (TEXTS, [["y.sea"], ["y.ice"], ["y.sea", "y.ice"]])
+        assert (found.columns.texts, found.columns.indicators) == (("q.title",), ("y.sea", "y.ice"))
+        assert list(read_documents(frame, trained=found.columns).texts) == TEXTS
+    assert read_documents(frame, ("q", "id"), {"text": ("q", "title")}).labelled().lists == [["1"], ["2"], ["3"]]
+    flat = {"text": TEXTS, "sea": [1, 0, 1], "ice": [0, 1, 1]}
+    assert read_documents(flat, ["sea", "ice"]).labelled().lists == [["sea"], ["ice"], ["sea", "ice"]]
+
+
 def test_dictionaries_are_never_texts_or_labels(tmp_path):
     many = [{"text": f"text {n}", "labels": {f"key {n} {m}": 1 for m in range(60)}} for n in range(9)]
     with pytest.raises(InputError, match="column 'labels' holds dictionaries"):

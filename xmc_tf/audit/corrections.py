@@ -7,7 +7,8 @@ from pathlib import Path
 
 from xmc_tf.audit.data import MISSING, WRONG
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
+from xmc_tf.tables.label_cells import are_whole_floats, as_whole
 
 ACCEPT = "accept"
 HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "sure", "gain")
@@ -46,11 +47,14 @@ def read_accepted(path: str | Path) -> list[Correction]:
             f"{path} has no column {missing[0]!r}", expected="findings.csv of xmc-tf audit, with all its columns",
             received=", ".join(map(str, columns))[:200],
         )  # fmt: skip
+    # pandas writes a column of whole numbers with empty cells as 1379.0.
+    if are_whole_floats(row["label"] for _, row in rows if row["label"]):
+        rows = [(line, {**row, "label": as_whole(row["label"] or "")}) for line, row in rows]
     return [one for line, row in rows if (one := _correction(path, line, row)) is not None]
 
 
 def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction | None:
-    answer = (row[ACCEPT] or "").strip().lower()
+    answer = as_whole((row[ACCEPT] or "").strip().lower())
     if answer in _NO:
         return None
     if answer not in _YES:
@@ -59,7 +63,7 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
             expected="yes, or nothing",
             fix="write yes or leave it empty",
         )
-    kind, number = row["kind"], row["row"] or ""
+    kind, number = row["kind"], as_whole(row["row"] or "")
     if kind not in (MISSING, WRONG):
         raise InputError(
             f"{path}, line {line}: a finding of kind {str(kind)[:40]!r} does not name a label to add or remove",
@@ -78,7 +82,7 @@ def corrected_documents(
     changed: dict[int, list[str]] = {}
     for one in corrections:
         text = texts[one.row] if one.row < len(texts) else ""
-        same = safe_cell(text[: len(one.text)]) == one.text or safe_cell(text).startswith(one.text)
+        same = safe_cell(text[: len(raw_cell(one.text))]) == one.text or safe_cell(text).startswith(one.text)
         if one.row >= len(texts) or not same or (text and not one.text):  # "" would fit every document
             raise InputError(
                 f"{path}, line {one.line}: document {one.row:,} is missing from this table or has a different text",
@@ -87,9 +91,7 @@ def corrected_documents(
         own = changed.setdefault(one.row, list(labels[one.row]))
         names = {safe_cell(name): name for name in own}
         if one.add and one.label not in names:
-            # Undo the apostrophe that keeps spreadsheets from executing a cell.
-            safe = one.label.startswith("'") and safe_cell(one.label[1:]) == one.label
-            own.append(one.label[1:] if safe else one.label)
+            own.append(raw_cell(one.label))
         elif not one.add and one.label in names:
             own.remove(names[one.label])
     rows = sorted(changed)

@@ -109,6 +109,7 @@ def read_documents(
     if documents is None:
         raise InputError(f"{name} is None", expected="texts, features or a DataFrame")
     documents = _as_table(documents)
+    labels, columns = _column_names(documents, labels, columns)
     if is_frame(documents) and not (isinstance(labels, str) or "text" in columns or trained) and _is_numeric(documents):
         texts: Texts | None = None  # a table of features
     elif is_frame(documents):
@@ -161,7 +162,7 @@ def documents_of_source(
             )  # fmt: skip
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
-    ids = [chosen.id_of(row.cells) or f"line {row.line}" for row in rows]
+    ids = [chosen.id_of(row.cells) or row.place for row in rows]
     if options.trained is not None and (known := options.trained.label_ids):
         taken = set(known.values())
         new = {one: f"{name} ({one})" if name in taken else name for one, name in source.label_names.items()}
@@ -214,6 +215,24 @@ def _as_table(documents: Any) -> Any:
         keys = dict.fromkeys(key for row in documents for key in row)
         return {key: [row.get(key) for row in documents] for key in keys}
     return documents
+
+
+def _column_names(documents: Any, labels: Any, columns: FrameColumns) -> tuple[Any, FrameColumns]:
+    """Return the arguments with names of columns as texts: of pandas' levels, and of several label columns."""
+    if not is_frame(documents):
+        return labels, columns
+    from xmc_tf.tables.reading.structured import column_name
+
+    names = list(getattr(documents, "column_names", None) or getattr(documents, "columns", documents))
+    if isinstance(labels, tuple) and labels in names:
+        labels = column_name(labels)
+    elif isinstance(labels, list | tuple) and labels and all(isinstance(one, str | tuple) for one in labels):
+        each = all(one in names for one in labels) and len(labels) != len(documents[names[0]])
+        labels = ",".join(map(column_name, labels)) if each else labels
+    if isinstance(text := columns.get("text"), tuple | list):
+        levels = isinstance(text, tuple) and text in names
+        columns = {**columns, "text": column_name(text) if levels else [column_name(one) for one in text]}
+    return labels, columns
 
 
 def _is_numeric(frame: Any) -> bool:

@@ -3,6 +3,7 @@
 import csv
 from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -50,11 +51,11 @@ class DelimitedFile(TableReader):
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows; rows with too many or too few cells, or with a quote that is not closed, become `BadRow`."""
-        for number, (line, cells, fault) in enumerate(self._rows()):
+        for number, (line, row, cells, fault) in enumerate(self._rows()):
             if number == 0 and self.header and not fault:
                 continue
             if not fault and len(cells) == len(self.columns):
-                yield TableRow(line, cells)
+                yield TableRow(line, cells, None if row == line else row)
             elif fault or any(cells):
                 reason = fault or f"{len(cells)} cells, expected {len(self.columns)}"
                 yield BadRow(line, reason, " | ".join(cells)[:80])
@@ -67,14 +68,14 @@ class DelimitedFile(TableReader):
     def _open(self) -> IO[str]:
         return opened_text(self.path, self.encoding, newline="")
 
-    def _rows(self) -> Iterator[tuple[int, list[str], str]]:
-        """Yield (first line, cells, fault) of each row. If a quote is not closed, only the first line is lost."""
+    def _rows(self) -> Iterator[tuple[int, int, list[str], str]]:
+        """Yield (first line, row number, cells, fault) of each row. If a quote is not closed, one line is lost."""
         self.read = 0
         with self._open() as file:
             lines = _Lines(file, self)
             for _ in range(self._skip):
                 next(lines, None)
-            while True:
+            for row in count(1):
                 lines.begin_row()
                 begin = lines.number + 1
                 try:
@@ -87,10 +88,10 @@ class DelimitedFile(TableReader):
                     fault = "a quote is not closed" if len(lines.row) > 1 else str(error)
                     start = lines.row[0] if lines.row else ""
                     lines.push_back()
-                    yield begin, [start], fault
+                    yield begin, row, [start], fault
                     continue
                 if cells:
-                    yield begin, cells, ""
+                    yield begin, row, cells, ""
 
 
 class _Lines:

@@ -42,7 +42,7 @@ class LabelFile:
         if self.path.suffix.lower() != ".jsonl":
             self._csv = csv.writer(self._file, delimiter=self._separator)
             ranked = [f"{what} {rank}" for rank in range(1, self._most + 1) for what in ("label", "score")]
-            self._csv.writerow(["line", *map(safe_cell, self._kept), *ranked])
+            self._csv.writerow(["line", *map(self._safe, self._kept), *ranked])
         return self
 
     def write(self, line: int, cells: Sequence[Any], labels: Labels) -> None:
@@ -53,9 +53,12 @@ class LabelFile:
             content |= {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
             self._file.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
             return
-        found = [cell for name, score in labels for cell in (safe_cell(name), f"{score:.6g}")]
+        found = [cell for name, score in labels for cell in (self._safe(name), f"{score:.6g}")]
         empty = [""] * (2 * (self._most - len(labels)))
-        self._csv.writerow([line, *map(safe_cell, cells), *found, *empty])
+        self._csv.writerow([line, *map(self._safe, cells), *found, *empty])
+
+    def _safe(self, cell: Any) -> str:
+        return safe_cell(cell, self._separator)
 
     def __exit__(self, *error: Any) -> None:
         self._file.close()

@@ -11,6 +11,12 @@ from xmc_tf.common.errors import InputError
 class TableRow(NamedTuple):
     line: int  # the first line in the file, from 1; in formats without lines, the number of the row
     cells: list[Any]  # one value per column; a cell of labels may hold a list
+    row: int | None = None  # its number in a spreadsheet, if cells with line breaks before it make that differ
+
+    @property
+    def place(self) -> str:
+        """The name of the row, for people who look for it in an editor or in a spreadsheet."""
+        return f"line {self.line}" if self.row is None else f"row {self.row} (line {self.line})"
 
 
 class BadRow(NamedTuple):
