@@ -236,9 +236,9 @@ def _prepared(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> PredictionOptions:
     """Choose the device, warn if the search cannot find -k labels, and return the prediction options for this model."""
-    added = model.nr_labels - model.ranker.nr_labels
     if isinstance(model, XRLinear):
         if arguments.selected_output is None:
+            added = model.nr_labels - model.ranker.nr_labels
             model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size, added)
         return options
     from xmc_tf.models.xtransformer import XTransformer
@@ -246,6 +246,7 @@ def _prepared(
 
     assert isinstance(model, XTransformer)
     if (options.ensemble_method or model.metadata.ensemble_method) == "concat-only":
+        added = model.nr_labels - model.ranker.nr_labels
         model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size, added)
     if model.runtime == TENSORFLOW:
         choose_device(communicator, arguments.use_gpu)
