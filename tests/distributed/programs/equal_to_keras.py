@@ -154,6 +154,21 @@ class Steps(keras.Model):
         return {"last": loss, "scaled": scaled, "mean of losses": self.tracker.result(), "rmse": self.error.result()}
 
 
+class Cell(L.Layer):
+    """A recurrent cell that looks its inputs up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state_size, self.items = 4, L.Embedding(ROWS, 4, weights=[TABLE], name="items")
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.items.build()
+
+    def call(self, inputs: tf.Tensor, states: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        state = 0.5 * states[0] + self.items(keras.ops.cast(inputs[:, 0], "int32"))
+        return state, [state]
+
+
 class Changed(keras.Model):
     """A model with a ``train_step`` whose loss is a sum, or which clips gradients."""
 
@@ -290,6 +305,12 @@ FEATURES = {
     "variables that layers assign": Row(make=lambda strategy: model_of(Centered()), compile=traced),
     "a train_step with scale_loss": Row(
         make=lambda strategy: Steps(model_of(), strategy), compile=traced, is_evaluated=False
+    ),
+    "a lookup in the cell of a recurrent layer": Row(
+        make=lambda strategy: keras.Sequential(
+            [keras.Input([3]), L.Reshape([3, 1]), L.RNN(Cell()), L.Dense(1, kernel_initializer=fixed(2))]
+        ),
+        compile=traced,
     ),
     "a train_step whose loss is a sum": Row(
         lambda: OPT.SGD(0.02), make=lambda strategy: Changed(model_of(), False), compile=traced, is_evaluated=False

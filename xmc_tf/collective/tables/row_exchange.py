@@ -3,6 +3,7 @@
 from typing import Literal
 
 import tensorflow as tf
+from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
@@ -47,6 +48,7 @@ def exchange(
     @tf.custom_gradient
     def there(rows: tf.Tensor) -> tuple[tf.Tensor, object]:
         def back(upstream: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
+            _check_not_in_loop(name)
             if isinstance(upstream, tf.IndexedSlices):  # from the gather that usually follows
                 upstream = sum_rows(upstream.values, upstream.indices, tf.reduce_sum(receive))
             return _move(upstream, receive, rank, f"{name}/gradient", wire, f"gradients of {kind}")
@@ -59,6 +61,15 @@ def exchange(
     numbers = row_bytes(width, wire) if wire == "int8" else width
     with tf.control_dependencies([_assert_countable(send, receive, numbers, name)]):
         return there(tf.identity(rows))
+
+
+def _check_not_in_loop(name: str) -> None:
+    if isinstance(tf.compat.v1.get_default_graph(), WhileBodyFuncGraph):
+        raise InputError(
+            f"the gradient of {name} is needed inside a loop of the graph, such as that of a recurrent layer's cell",
+            expected="lookups in sharded embeddings outside of loops",
+            fix="look up all ids before the loop, or create the embedding outside embedding_scope()",
+        )
 
 
 def exchange_of(
