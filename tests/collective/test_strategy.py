@@ -10,6 +10,7 @@ import tf_keras
 
 import xmc_tf
 from tests.collective.threads import on_ranks, results_of
+from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -131,6 +132,11 @@ def test_tables_may_have_their_own_optimizer(strategy):
         (lambda: keras.optimizers.Adam(use_ema=True), r"use_ema(.|\n)*exact=True"),
         (lambda: keras.optimizers.Lion(), r"Lion(.|\n)*exact=True"),
         (lambda: keras.optimizers.Nadam(), r"Nadam(.|\n)*exact=True"),
+        (lambda: ChangedAdam(), r"a subclass that changes nothing of the update(.|\n)*ChangedAdam"),
+        (
+            lambda: keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.SGD())),
+            r"MultiOptimizer(.|\n)*table_optimizer=",
+        ),
         (lambda: tf_keras.optimizers.Adam(), "import keras` instead of `import tf_keras"),
     ],
 )
@@ -139,6 +145,51 @@ def test_unsupported_optimizers_are_refused_before_the_first_step(strategy, make
         model = keras.Sequential([Embedding(9, 2), keras.layers.Dense(1)])
         with pytest.raises(InputError, match=said):
             model.compile(make(), "mse")
+
+
+class NamedAdam(keras.optimizers.Adam):
+    """Changes nothing of the update."""
+
+    def __init__(self, extra=3, **options):
+        super().__init__(**options)
+        self.extra = extra
+
+    def get_config(self):
+        return {**super().get_config(), "extra": self.extra}
+
+
+class ChangedAdam(keras.optimizers.Adam):
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(-gradient, variable, learning_rate)
+
+
+def test_the_optimizer_of_a_model_is_still_that_of_the_user(strategy):
+    with strategy.scope(), strategy.embedding_scope(shard_above=0):
+        model = keras.Sequential([Embedding(9, 2), keras.layers.Dense(1)])
+        model.compile(NamedAdam(beta_1=0.8, name="mine"), "mse")
+    found = model.optimizer
+    assert isinstance(found, CollectiveOptimizer)
+    assert isinstance(found, keras.optimizers.Adam)
+    assert not isinstance(found, keras.optimizers.SGD)
+    assert (found.name, found.beta_1, found.extra) == ("mine", 0.8, 3)
+    with pytest.raises(AttributeError, match="no_such_option"):
+        found.no_such_option  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("Adafactor", "means over the rows"),
+        ("Muon", "as a matrix"),
+        ("ScheduleFreeAdamW", "the values of the variables"),
+    ],
+)
+def test_exact_training_refuses_optimizers_that_need_whole_tables(name, cause):
+    strategy = CollectiveStrategy(exact=True)
+    with strategy.scope(), strategy.embedding_scope(shard_above=0):
+        model = keras.Sequential([Embedding(9, 2), keras.layers.Dense(1)])
+        with pytest.raises(InputError, match=f"{name}(.|\n)*{cause}"):
+            model.compile(getattr(keras.optimizers, name)(0.01), "mse")
 
 
 @pytest.mark.parametrize(

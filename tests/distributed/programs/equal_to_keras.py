@@ -238,7 +238,7 @@ FEATURES = {
     "Adadelta": of(OPT.Adadelta, 0.5),
     "Adamax": of(OPT.Adamax, 0.02),
     "Nadam": of(OPT.Nadam, 0.02),
-    "Lamb, Adafactor, Muon": of(OPT.Lamb, 0.02),
+    "Lamb, Adafactor, Muon, ScheduleFreeAdamW": of(OPT.Lamb, 0.02),
     "weight_decay": of(OPT.SGD, 0.1, weight_decay=0.1),
     "exclude_from_weight_decay": Row(excluded),
     "clipnorm": of(OPT.SGD, 0.3, clipnorm=0.05),
@@ -246,6 +246,12 @@ FEATURES = {
     "global_clipnorm with Adam": of(OPT.Adam, 0.02, global_clipnorm=0.1),
     "clipvalue": of(OPT.SGD, 0.3, clipvalue=0.01),
     "use_ema": of(OPT.SGD, 0.1, use_ema=True, ema_momentum=0.5),
+    "SwapEMAWeights": Row(
+        lambda: OPT.SGD(0.1, use_ema=True, ema_momentum=0.5),
+        train=lambda model, data, fit: (
+            model.fit(data, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True)]).history
+        ),
+    ),
     "a schedule of learning rates": Row(lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5))),
     "gradient_accumulation_steps": Row(
         lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5), gradient_accumulation_steps=2)

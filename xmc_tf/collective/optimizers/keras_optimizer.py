@@ -21,8 +21,14 @@ from xmc_tf.collective.optimizers.gradients import (
     split,
 )
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
-from xmc_tf.collective.optimizers.row_wise.forms import differences_of, names_of_forms, row_wise_of
-from xmc_tf.collective.optimizers.row_wise.updating import make_slots, update_rows
+from xmc_tf.collective.optimizers.row_wise.forms import (
+    differences_of,
+    form_of,
+    names_of_forms,
+    row_wise_of,
+    unchanged_class,
+)
+from xmc_tf.collective.optimizers.row_wise.updating import make_slots, update_exactly, update_rows
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
@@ -58,6 +64,13 @@ class LossScale(tf.Module):
 
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
 ELEMENTWISE = (*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")
+# Why others cannot. Lamb does in one process, with exact=True.
+_CAUSES = {
+    "Lamb": "it divides by norms of whole tables",
+    "Adafactor": "it keeps means over the rows of a whole table",
+    "Muon": "it treats a table as a matrix, unless its path has the word embedding",
+    "ScheduleFreeAdamW": "it starts its slots with the values of the variables",
+}
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
@@ -82,7 +95,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         _check(inner, reduction, accumulate)
         if exact and table_optimizer is not None:
             raise InputError("table_optimizer cannot be used with exact=True", expected="one of them", received="both")
-        super().__init__(learning_rate=0.0, name=f"collective_{inner.name}")
+        super().__init__(learning_rate=0.0, name=inner.name)
         self.inner, self.exact, self._size, self._reduction = inner, exact, size, reduction
         self._table_optimizer = table_optimizer
         # With plain SGD, a step with the sum of gradients equals that with the gradients one by one.
@@ -104,6 +117,22 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
             self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")
             self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class of the user's optimizer, for ``isinstance``."""
+        return type(vars(self).get("inner", self))
+
+    @property
+    def inner_optimizer(self) -> keras.optimizers.Optimizer:
+        """The user's optimizer, where callbacks such as SwapEMAWeights look for it."""
+        return self.inner
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the user's optimizer, such as ``beta_1``."""
+        if name == "inner" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     @property
     def iterations(self) -> keras.Variable:
@@ -130,7 +159,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     def __dir__(self) -> list[str]:
         """Return the attributes that Keras saves. ``inner`` is excluded, because it shares this optimizer's state."""
-        return [name for name in super().__dir__() if name != "inner"]
+        return [name for name in super().__dir__() if name not in ("inner", "inner_optimizer")]
 
     def get_config(self) -> dict:
         """Return the configuration of ``inner``, so that saved models do not depend on the number of ranks."""
@@ -182,11 +211,13 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         if not names:
             return
         if self.exact:
-            if self._size > 1 and type(self.inner) not in [getattr(keras.optimizers, name) for name in ELEMENTWISE]:
+            kind, known = unchanged_class(self.inner), [getattr(keras.optimizers, name) for name in ELEMENTWISE]
+            if kind not in known and (self._size > 1 or kind.__name__ in {*_CAUSES} - {"Lamb"}):
+                cause = _CAUSES.get(kind.__name__, "xmc_tf does not know whether it updates each number by itself")
                 raise InputError(
-                    f"{type(self.inner).__name__} cannot update the shards of a table one by one ({', '.join(names)})",
-                    expected=", ".join(ELEMENTWISE),
-                    received=type(self.inner).__name__,
+                    f"{kind.__name__} cannot update the shards of a table one by one ({', '.join(names)}): {cause}",
+                    expected=f"{', '.join(ELEMENTWISE)}, or a subclass that changes nothing of the update",
+                    received=kind.__name__,
                     fix="use one of these optimizers, or create the embedding outside embedding_scope()",
                 )
             return
@@ -347,6 +378,9 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """In the block, disable the options of ``inner`` that this optimizer handles. Its configuration keeps them."""
         inner = self.inner
         changed: dict[str, Any] = {"loss_scale_factor": None}
+        form = form_of(inner) if self.exact else None
+        if form is not None and form.keeps_other_rows and not inner.weight_decay:
+            changed["update_step"] = functools.partial(self._update_touched, form.of(inner))
         if not self.exact:
             changed |= {"global_clipnorm": None, "clipnorm": None, "gradient_accumulation_steps": None}
             schedule = inner._learning_rate
@@ -359,6 +393,14 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             )
         with updated_over_ranks(), own_rows(), replaced(inner, **changed):
             yield
+
+    def _update_touched(self, form: TableOptimizer, gradient: Gradient, variable: tf.Variable, rate: tf.Tensor) -> None:
+        """Update only the rows that have gradients, because Keras changes no others. Keras reads them all, though."""
+        table = table_of(variable)
+        if table is None or not isinstance(gradient, tf.IndexedSlices):
+            type(self.inner).update_step(self.inner, gradient, variable, rate)
+        else:
+            update_exactly(form, table, gradient, self.inner.iterations + 1)
 
     @contextmanager
     def _slots_of_tables(self) -> Iterator[None]:
@@ -390,6 +432,13 @@ def _do_if(condition: tf.Tensor, work: Callable[[], None]) -> None:
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
     check_keras_3("optimizer", inner)
+    if type(inner).__name__ == "MultiOptimizer":
+        raise InputError(
+            "MultiOptimizer cannot work over all ranks",
+            expected="one optimizer of Keras, and optionally another for the tables",
+            received=f"{len(inner.optimizers)} optimizers",
+            fix="strategy.optimizer(keras.optimizers.Adam(1e-3), table_optimizer=RowAdagrad(0.1))",
+        )
     if not isinstance(inner, keras.optimizers.Optimizer):
         raise InputError("not a Keras optimizer", expected="one of keras.optimizers", received=type(inner).__name__)
     if reduction not in ("mean", "sum"):

@@ -17,6 +17,7 @@ class RowAdagrad(TableOptimizer):
     """
 
     keras_names = ("Adagrad",)
+    keeps_other_rows = True
     learning_rate: Rate = 0.001
     initial_accumulator_value: float = 0.1
     epsilon: float = 1e-7
@@ -27,7 +28,9 @@ class RowAdagrad(TableOptimizer):
         """The initial value of each slot."""
         return {"accumulator": self.initial_accumulator_value}
 
-    def update(self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any]) -> Updated:
+    def update(
+        self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any], squares: Any = None
+    ) -> Updated:
         """Return new rows and slots."""
-        squares = states[0] + ops.square(gradients)
+        squares = states[0] + (ops.square(gradients) if squares is None else squares)
         return rows - rate * gradients / ops.sqrt(squares + self.epsilon), [squares]

@@ -24,6 +24,8 @@ class TableOptimizer(ABC):
 
     keras_names: ClassVar[tuple[str, ...]] = ()  # the optimizers of ``keras.optimizers`` whose row-wise form this is
     squares_gradients: ClassVar[bool] = True  # so that the sum of gradients has another effect than each of them
+    # Whether Keras does not move other rows either. ``update`` then takes the sums of squares of each id's gradients.
+    keeps_other_rows: ClassVar[bool] = False
     one_per_row: ClassVar[bool] = (
         False  # whether slots have one number for a row, instead of one for each of its numbers
     )

@@ -20,16 +20,32 @@ def names_of_forms() -> list[str]:
     return [name for form in ROW_WISE for name in form.keras_names]
 
 
+def unchanged_class(optimizer: keras.optimizers.Optimizer) -> type:
+    """Return the class of Keras whose update an optimizer makes: its own, unless it only adds to a class of Keras."""
+    for kind in type(optimizer).__mro__:
+        if kind.__module__.startswith("keras."):
+            return kind
+        added = {name for name in vars(kind) if not name.startswith("__")} - {"get_config", "from_config"}
+        if any(hasattr(parent, name) for name in added for parent in kind.__mro__[1:]):
+            break  # such as update_step
+    return type(optimizer)
+
+
+def form_of(optimizer: keras.optimizers.Optimizer) -> type[TableOptimizer] | None:
+    kind = unchanged_class(optimizer)
+    forms = (one for one in ROW_WISE if kind in [getattr(keras.optimizers, name) for name in one.keras_names])
+    return next(forms, None)
+
+
 def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
     """Return the row-wise form of a Keras optimizer. It uses that optimizer's learning rate, including schedules."""
-    kind = type(optimizer)
-    for form in ROW_WISE:
-        if kind in [getattr(keras.optimizers, name) for name in form.keras_names]:
-            return form.of(optimizer)
+    if (form := form_of(optimizer)) is not None:
+        return form.of(optimizer)
     raise InputError(
         "this optimizer cannot update only those rows of sharded tables that a step looks up",
-        expected=f"one of keras.optimizers: {', '.join(names_of_forms())}",
-        received=kind.__name__,
+        expected=f"one of keras.optimizers: {', '.join(names_of_forms())}, or a subclass that changes nothing of the "
+        "update",
+        received=type(optimizer).__name__,
         fix="CollectiveStrategy(exact=True), which updates all rows as Keras does; or give the tables their own "
         "optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
     )
