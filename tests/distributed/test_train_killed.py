@@ -33,7 +33,7 @@ RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
 # Resumed by whole stages, by a checkpoint, by each rank's part, by sub-problems, and while the model is placed.
 DIFFERENT = ["features", "level_1", "embeddings", "rankers", "removal"]
 CHAINS = [(whom, number) for whom in ("one", "all") for number in range(RUNS)] or [("any", 0)]
-TAKEN_OVER = {"embeddings": 3} | ({"level_1": 3, "level_2": 1, "rankers": 1} if RUNS else {})
+TAKEN_OVER = {"level_1": 3, "embeddings": 3, "rankers": 1} | ({"level_2": 1} if RUNS else {})
 SEED = os.environ.get("XMC_TF_TEST_SEED", "0")
 GLOBAL_BATCH = 24
 
