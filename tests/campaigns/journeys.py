@@ -124,10 +124,10 @@ def travel(name: str, folder: Path, more: Sequence[str] = ()) -> list[str]:
             if path.suffix not in (".sqlite", ".db") and "model" not in path.parts:
                 os.utime(path, ns=(TIME, TIME))
         own = [flag.replace(str(folder / "mine"), str(folder / place)) for flag in flags]
-        said = _run(
+        _, said = _run(
             [sys.executable, "-m", "xmc_tf", "train", str(table), "-m", str(folder / place / "model"), *own, *more]
         )
-        found = _run([sys.executable, "-m", "xmc_tf", "predict", "-m", str(folder / place / "model"), "-k", "2",
+        found, _ = _run([sys.executable, "-m", "xmc_tf", "predict", "-m", str(folder / place / "model"), "-k", "2",
                       *(word for probe in PROBES for word in ("-q", probe))])  # fmt: skip
         return said, found.splitlines()
 
@@ -147,11 +147,12 @@ def travel(name: str, folder: Path, more: Sequence[str] = ()) -> list[str]:
     return problems
 
 
-def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _run(command: Sequence[str]) -> tuple[str, str]:
+    """Return what a command prints as its result, and what it says meanwhile, which depends on how long it takes."""
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stdout[-2000:]}")
-    return done.stdout
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return done.stdout, done.stderr
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import string
+import zipfile
 
 import numpy as np
 import pytest
@@ -46,6 +47,25 @@ def _packed(folder, rows):
     plain = _json_lines(folder, rows)
     (folder / "data.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
     return folder / "data.jsonl.gz"
+
+
+def _packed_csv(folder, rows):
+    plain = _delimited("plain.csv", ",")(folder, rows)
+    (folder / "data.csv.gz").write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+    return folder / "data.csv.gz"
+
+
+def _zipped(folder, rows):
+    plain = _delimited("plain.csv", ",")(folder, rows)
+    with zipfile.ZipFile(folder / "data.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo("data.csv"), plain.read_bytes())
+    return folder / "data.zip"
+
+
+def _nested(folder, rows):
+    lines = [json.dumps({"doc": {"text": text}, "labels": [{"name": label}]}) + "\n" for text, label in rows]
+    (folder / "nested.jsonl").write_text("".join(lines))
+    return folder / "nested.jsonl"
 
 
 def _lines(name, form):
@@ -132,6 +152,7 @@ def _parquet(folder, rows):
 
 FILES = {
     "CSV": _delimited("data.csv", ","), "TSV": _delimited("data.tsv", "\t"), "JSON lines": _json_lines,
+    "nested JSON lines": _nested, "packed CSV": _packed_csv, "zipped CSV": _zipped,
     "packed JSON lines": _packed, "Annif's TSV": _lines("annif.tsv", "{0}\t<{1}>"),
     "fastText": _lines("lines.txt", "__label__{1} {0}"), "PECOS's lines": _lines("pecos.txt", "{number}\t{0}"),
     "SQLite": _sqlite, "SQLite with a log": _sqlite_wal, "Parquet": _parquet,
