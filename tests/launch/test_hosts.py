@@ -142,7 +142,7 @@ def test_jobs_of_slurm_have_hosts():
     assert expand_slurm_tasks("2(x3),1") == [2, 2, 2, 1]
     slurm = {"SLURM_JOB_NODELIST": "gpu[01-03]", "SLURM_TASKS_PER_NODE": "4(x2),1"}
     assert hosts_of_scheduler(slurm).as_flag() == "gpu01:4,gpu02:4,gpu03:1"
-    with pytest.raises(InputError, match="different lengths"):
+    with pytest.raises(InputError, match="not as many hosts as numbers of tasks"):
         hosts_of_scheduler(slurm | {"SLURM_TASKS_PER_NODE": "4"})
     with pytest.raises(InputError, match="scontrol does not list the hosts of gpu"):
         hosts_of_scheduler(slurm | {"SLURM_JOB_NODELIST": "gpu[01-x]"})
