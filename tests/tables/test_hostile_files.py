@@ -124,7 +124,7 @@ def test_what_a_read_only_folder_holds_is_read_and_data_sets_go_elsewhere(tmp_pa
     writer.close()
     assert sorted(path.name for path in place.glob("*db*")) == ["cut.db", "cut.db-wal", "wal.db"]
     with read_only(place):
-        assert list(open_source(database).records()) == [(1, ["a text", "a label"])]
+        assert [row.cells for row in open_source(database).records()] == [["a text", "a label"]]
         assert TableStore.open(place / "data.sqlite").count() == 60
         with pytest.raises(InputError, match=r"its log cut\.db-wal holds rows(.|\n)*copy it together with"):
             open_source(place / "cut.db")
