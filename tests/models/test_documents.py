@@ -137,19 +137,25 @@ def framed():
 
 
 @pytest.fixture(scope="module")
+def other():
+    """Trained on other texts, so that these can be appended."""
+    return XRLinear.train([f"{title} again" for title in TITLES], LABELS, params=PARAMS, keep_training_data=True)
+
+
+@pytest.fixture(scope="module")
 def classifier():
     return XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, LABELS)
 
 
 @pytest.mark.parametrize("form", TEXTS)
-def test_texts_in_every_form(model, classifier, form, tmp_path):
+def test_texts_in_every_form(model, other, classifier, form, tmp_path):
     expected = model.predict(TITLES)
     assert (XRLinear.train(_texts(form, tmp_path), LABELS, params=PARAMS).predict(TITLES) != expected).nnz == 0
     assert (model.predict(_texts(form, tmp_path)) != expected).nnz == 0
     assert model.best(_texts(form, tmp_path), k=1) == model.best(TITLES, k=1)
     assert model.evaluate(_texts(form, tmp_path), LABELS, ks=(1,)).at("P", 1) == 1
-    grown = model.with_documents(_texts(form, tmp_path), LABELS)
-    assert (grown.predict(TITLES) != model.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
+    grown = other.with_documents(_texts(form, tmp_path), LABELS)
+    assert (grown.predict(TITLES) != other.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
     assert classifier.predict(_texts(form, tmp_path)) == classifier.predict(TITLES)
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(_texts(form, tmp_path), LABELS)
     assert fitted.score(_texts(form, tmp_path), LABELS) == classifier.score(TITLES, LABELS)
@@ -158,13 +164,13 @@ def test_texts_in_every_form(model, classifier, form, tmp_path):
 
 
 @pytest.mark.parametrize("form", LISTS)
-def test_labels_in_every_form(model, classifier, form):
+def test_labels_in_every_form(model, other, classifier, form):
     trained = XRLinear.train(TITLES, LISTS[form](), params=PARAMS)
     assert trained.names == NAMES
     assert (trained.predict(TITLES) != model.predict(TITLES)).nnz == 0
     assert model.evaluate(TITLES, LISTS[form](), ks=(1,)).at("P", 1) == 1
-    grown = model.with_documents(TITLES, LISTS[form]())
-    assert (grown.predict(TITLES) != model.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
+    grown = other.with_documents(TITLES, LISTS[form]())
+    assert (grown.predict(TITLES) != other.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, LISTS[form]())
     assert fitted.classes_.tolist() == NAMES
     assert fitted.score(TITLES, LISTS[form]()) == classifier.score(TITLES, LABELS)
@@ -186,7 +192,7 @@ def test_a_dense_matrix_is_one_of_indicators(model):
 
 
 @pytest.mark.parametrize("form", FRAMES)
-def test_tables_in_every_form(model, framed, classifier, form):
+def test_tables_in_every_form(model, framed, other, classifier, form):
     expected = model.predict(TITLES)
     for labels in ("subjects", None, LABELS):
         trained = XRLinear.train(FRAMES[form](COLUMNS), labels, text="title", params=PARAMS)
@@ -195,7 +201,7 @@ def test_tables_in_every_form(model, framed, classifier, form):
     assert framed.best(FRAMES[form](COLUMNS), k=2) == model.best(TITLES, k=2)
     assert framed.evaluate(FRAMES[form](COLUMNS), ks=(1,)).at("P", 1) == 1
     assert framed.evaluate(FRAMES[form](COLUMNS), "subjects", ks=(1,)).at("P", 1) == 1
-    assert framed.with_documents(FRAMES[form](COLUMNS)).nr_labels == 3
+    assert other.with_documents(FRAMES[form](COLUMNS), "subjects", text="title").nr_labels == 3
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(FRAMES[form](COLUMNS), "subjects")
     assert fitted.predict(FRAMES[form](COLUMNS)) == classifier.predict(TITLES)
     assert fitted.score(FRAMES[form](COLUMNS), "subjects") == classifier.score(TITLES, LABELS)

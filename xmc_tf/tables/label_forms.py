@@ -165,7 +165,8 @@ def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
     """Return the labels of each document as a list without duplicates."""
     found: list[list[Any]] = []
     for row, labels in enumerate([] if one is None else one for one in values):
-        if not is_listing(labels) or any(isinstance(label, Mapping) for label in labels if isinstance(labels, list)):
+        # Iterators must be read only once.
+        if not is_listing(labels) or (isinstance(labels, list) and any(isinstance(one, Mapping) for one in labels)):
             raise InputError(
                 f"{name}: document {row:,} has no list of labels",
                 expected="a list of labels per document, or one label for every document",
