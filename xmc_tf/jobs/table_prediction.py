@@ -54,19 +54,22 @@ def label_table(
         if guess.startswith("texts:"):
             _LOG.info("guessed: %s", guess)
     kept = _kept(source, arguments.keep)
-    bad: list[BadRow] = []
+    bad: list[tuple[int, str]] = []
     done = 0
     with (
         LabelFile(output, [source.columns[at] for at in kept], count, source) as out,
         Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
     ):
         for rows in _pieces(source):
-            texts = [columns.text_of(row.cells) if isinstance(row, TableRow) else "" for row in rows]
+            faults = [columns.fault(row.cells) if isinstance(row, TableRow) else row.reason for row in rows]
+            texts = [
+                columns.text_of(row.cells) if isinstance(row, TableRow) and not fault else ""
+                for row, fault in zip(rows, faults, strict=True)
+            ]
             texts = [" ".join(text.split()) for text in texts]
             predicted = predict(texts, count if paths is None else _SUMMED)
+            bad += [(row.line, fault) for row, fault in zip(rows, faults, strict=True) if fault]
             for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
-                if isinstance(row, BadRow):
-                    bad.append(row)
                 found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
                 if paths is not None:
                     category = paths.back_off(found, back_off) if text else None
@@ -78,7 +81,7 @@ def label_table(
             done += len(rows)
             progress.add(source.done() - progress.done)
     if bad:
-        listed = "; ".join(f"line {row.line:,}: {row.reason}" for row in bad[:_SHOWN])
+        listed = "; ".join(f"line {line:,}: {reason}" for line, reason in bad[:_SHOWN])
         _LOG.warning("%s rows could not be read and have no labels: %s", f"{len(bad):,}", listed)
     _LOG.info("%s rows: %s", f"{done:,}", output)
 
