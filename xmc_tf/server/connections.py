@@ -87,6 +87,27 @@ def _server(application: Application) -> Any:
     return server
 
 
+class _Deadline:
+    """The time at which a connection is closed, whatever its client does."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    _deadline: asyncio.TimerHandle | None = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        # An answer that the client does not read would keep a closing connection forever.
+        self.transport.abort()
+
+    def _end_after(self, seconds: float) -> None:
+        self._stop()
+        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
 def _limited_protocol(seconds: float, connections: int) -> Any:
     """Return an HTTP protocol that closes connections that are too slow or too many.
 
@@ -95,8 +116,7 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class Limited(HttpToolsProtocol):
-        _deadline: asyncio.TimerHandle | None = None
+    class Limited(_Deadline, HttpToolsProtocol):
         _head: int | None = 0  # bytes of the head so far; None: it is complete
         _open = 0  # requests that have begun and are not answered
         _is_partial = False  # the last of them has not arrived completely
@@ -183,18 +203,5 @@ def _limited_protocol(seconds: float, connections: int) -> Any:
         def _close_if_idle(self) -> None:
             if self._open <= 0:
                 self.transport.close()
-
-        def timeout_keep_alive_handler(self) -> None:
-            # An answer that the client does not read would keep a closing connection forever.
-            self.transport.abort()
-
-        def _end_after(self, seconds: float) -> None:
-            self._stop()
-            self._deadline = self.loop.call_later(seconds, self.transport.abort)
-
-        def _stop(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
 
     return Limited
