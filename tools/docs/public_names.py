@@ -75,11 +75,19 @@ def problems(pages: Iterable[str]) -> list[str]:
         if name not in directives and own not in directives:
             found.append(f"{name}: no reference page has it")
     for name, value in documented().items():
-        text = docstring(value)
-        if not text:
+        texts = [docstring(value), *map(docstring, overridden(name, value))]
+        if not any(texts):
             found.append(f"{name}: no docstring")
-        found += [f"{name}: the argument {missing} is not described" for missing in undescribed(value, text)]
+        missing = set.intersection(*({*undescribed(value, text)} for text in texts))
+        found += [f"{name}: the argument {one} is not described" for one in undescribed(value, "") if one in missing]
     return found
+
+
+def overridden(name: str, value: Any) -> list[Any]:
+    """Return the methods of base classes that a member overrides: what they describe needs no second description."""
+    owner, _, member = name.rpartition(".")
+    bases = getattr(public_names().get(owner), "__mro__", ())
+    return [vars(base)[member] for base in bases if vars(base).get(member, value) is not value]
 
 
 def undescribed(value: Any, text: str) -> list[str]:

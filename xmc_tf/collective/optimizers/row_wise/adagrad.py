@@ -31,6 +31,10 @@ class RowAdagrad(TableOptimizer):
     def update(
         self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any], squares: Any = None
     ) -> Updated:
-        """Return new rows and slots."""
+        """Return new rows and slots.
+
+        Args:
+            squares: the sums of the squares of each id's gradients. Default: the squares of ``gradients``.
+        """
         squares = states[0] + (ops.square(gradients) if squares is None else squares)
         return rows - rate * gradients / ops.sqrt(squares + self.epsilon), [squares]

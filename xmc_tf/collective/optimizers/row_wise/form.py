@@ -31,8 +31,7 @@ class TableOptimizer(ABC):
     )
     learning_rate: Rate
     weight_decay: float
-    # Whether the weights of a variable decay.
-    decays: Callable[[Any], bool] = staticmethod(lambda variable: True)
+    _decays: Callable[[Any], bool] = staticmethod(lambda variable: True)  # whether the weights of a variable decay
 
     @classmethod
     def of(cls, optimizer: Any, learning_rate: Rate = None) -> Self:
@@ -46,7 +45,7 @@ class TableOptimizer(ABC):
         options["learning_rate"] = (lambda: optimizer.learning_rate) if learning_rate is None else learning_rate
         options["weight_decay"] = optimizer.weight_decay or 0.0
         found = cls(**options)
-        found.decays = optimizer._use_weight_decay
+        found._decays = optimizer._use_weight_decay
         return found
 
     @property

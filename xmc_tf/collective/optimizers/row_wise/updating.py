@@ -25,7 +25,7 @@ def update_rows(
     rate, slots = tf.cast(tf.convert_to_tensor(rate), tf.float32), make_slots(optimizer, table)
     states = [tf.gather(slot, rows) for slot in slots]
     values = tf.gather(table.variable, rows)
-    if optimizer.weight_decay and optimizer.decays(table.variable):
+    if optimizer.weight_decay and optimizer._decays(table.variable):
         values *= 1.0 - rate * optimizer.weight_decay
     values, changed = optimizer.update(tf, rate, tf.cast(step, tf.float32), values, gradients, states, **more)
     # Writing new rows is several times as fast on CPUs as TensorFlow's scattered addition.
