@@ -95,12 +95,12 @@ def test_a_table_that_is_too_wide_says_so_and_keeps_its_first_column(tab):
     show(tab, 390)
     box = "document.querySelector('.scroll:has(.thresholds)')"
     head = f"{box}.querySelector('tbody th')"
-    assert "Scroll sideways" in tab.js(f"getComputedStyle({box}, '::before').content")
+    tab.until(f"getComputedStyle({box}, '::before').content.includes('Scroll sideways')")  # set by an observer
     place = tab.js(f"{head}.getBoundingClientRect().left")
     tab.js(f"{box}.scrollLeft = 150")
     assert tab.js(f"[{box}.scrollLeft, {head}.getBoundingClientRect().left]") == [150, place]
     show(tab, 1920)
-    assert tab.js(f"getComputedStyle({box}, '::before').content") == "none"
+    tab.until(f"getComputedStyle({box}, '::before').content === 'none'")
 
 
 def test_an_audit_breaks_no_word_on_a_desktop(tab, tmp_path):
