@@ -86,7 +86,7 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
     import tensorflow as tf
 
     from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
-    from xmc_tf.collective.tables.every_row import FusedRows, RowStep
+    from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep
     from xmc_tf.matcher.head import LabelHead, head_loss
     from xmc_tf.matcher.heads import Scaling
 
@@ -98,7 +98,7 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
     documents, rate = tf.constant(float(DOCUMENTS * WORLD)), 2.5e-4
     rows = head.table.variable
     optimizer = strategy.optimizer(keras.optimizers.Adam(rate), table_optimizer=RowAdam(rate), reduction="sum")
-    trainer = FusedRows(head.table) if in_place else None
+    trainer = InPlaceAdam(head.table) if in_place else None
     number = tf.Variable(0)
     candidates, targets = positives, np.ones(positives.shape, np.float32)
     if side == "candidates":

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 THEMES, LABELS_OF_THEME, DOCUMENTS = 6, 5, 400
 
 
-class Planted(NamedTuple):
+class TreesAndParams(NamedTuple):
     """A collection whose errors are known: texts, names, labels with errors, and the errors."""
 
     texts: list[str]
@@ -46,4 +46,4 @@ def planted(errors=12, seed=0):
         given[row, label] = False
     for row, label in wrong:
         given[row, label] = True
-    return Planted(texts, names, csr_matrix(given, dtype=np.float32), removed, wrong)
+    return TreesAndParams(texts, names, csr_matrix(given, dtype=np.float32), removed, wrong)

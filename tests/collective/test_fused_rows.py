@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xmc_tf.collective.tables.every_row import FusedRows, RowStep, rounded_stochastically
+from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep, rounded_stochastically
 from xmc_tf.collective.tables.table import make_table
 
 
@@ -50,7 +50,7 @@ def test_rounding_depends_on_the_row_alone():
 def _trained(rows_at_once):
     values = np.random.default_rng(3).normal(size=(41, 6)).astype(np.float32)
     table = make_table("rows", 41, 6, initializer=values, trainable=False, dtype=tf.bfloat16)
-    trainer = FusedRows(table, rows_at_once=rows_at_once)
+    trainer = InPlaceAdam(table, rows_at_once=rows_at_once)
     vectors = tf.constant(np.random.default_rng(4).normal(size=(5, 6)).astype(np.float32))
     positives = tf.ragged.constant([[0, 40], [7], [], [3, 20, 21], [11]], dtype=tf.int64)
     for number in (1, 2):

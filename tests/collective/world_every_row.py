@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
-from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import EveryRow, InPlaceAdam, RowStep
 from xmc_tf.collective.tables.table import make_table
 
 CASES = 12
@@ -76,7 +76,7 @@ def check_rows_updated_in_place(world):
             f"in_place_{number}", *case.values.shape, size=world.size, rank=world.rank, partition=case.partition,
             initializer=case.values, trainable=False,
         )  # fmt: skip
-        trainer = FusedRows(table, RowMeanAdam(weight_decay=0.1, epsilon=1e-3), rows_at_once=3)
+        trainer = InPlaceAdam(table, RowMeanAdam(weight_decay=0.1, epsilon=1e-3), rows_at_once=3)
         vectors, positives, weights = ranks[world.rank]
         ragged = tf.RaggedTensor.from_row_lengths(
             tf.constant([one for rows in positives for one in rows], tf.int64),

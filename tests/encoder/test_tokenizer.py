@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, sentencepiece, wordpiece
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import TextTokenizer
 from xmc_tf.encoder.charsmap import read_charsmap
 from xmc_tf.encoder.tokenizer import TruncationCounter

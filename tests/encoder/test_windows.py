@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.encoder.test_tokenizer import HARD, tokenizer
 from tests.encoder.tiny import VOCABULARY, tiny_encoder
 from xmc_tf.data import TokenStore
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import embeddings, encode_documents, tokenize_file
 from xmc_tf.encoder.tokenizer import TruncationCounter
 

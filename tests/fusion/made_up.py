@@ -22,12 +22,13 @@ def documents(count=600, labels=60, seed=0):
     return csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True)), csr_matrix(Y)
 
 
-def mentions_of(worths: spmatrix) -> Mentions:
-    """Return mentions of whole names with these worths: texts × labels."""
-    worths = csr_matrix(worths).sorted_indices()
-    rows = np.repeat(np.arange(worths.shape[0]), np.diff(worths.indptr))
+def mentions_of(precisions: spmatrix) -> Mentions:
+    """Return mentions of whole names with these precisions: texts × labels."""
+    precisions = csr_matrix(precisions).sorted_indices()
+    rows = np.repeat(np.arange(precisions.shape[0]), np.diff(precisions.indptr))
     each = np.ones(len(rows), np.int32)
     return Mentions(
-        rows, worths.indices.astype(np.int64), worths.data.astype(np.float32), np.full(len(rows), EXACT, np.int8),
-        each.astype(np.float32), each, np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int8), 80 * each, each,
+        rows, precisions.indices.astype(np.int64), precisions.data.astype(np.float32),
+        np.full(len(rows), EXACT, np.int8), each.astype(np.float32), each,
+        np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int8), 80 * each, each,
     )  # fmt: skip

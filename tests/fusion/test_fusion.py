@@ -92,7 +92,7 @@ def test_the_union_of_candidates():
     assert found.rows.tolist() == [0, 0, 1]
     assert found.labels.tolist() == [0, 2, 0]
     assert np.allclose(found.score, [0.5, 0.2, 0])
-    assert np.allclose(found.worth, [0, 0.4, 0.1])
+    assert np.allclose(found.precision, [0, 0.4, 0.1])
 
 
 def test_best_f1_and_precision_of_a_curve():

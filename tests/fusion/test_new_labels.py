@@ -14,11 +14,11 @@ def made_up(seed=0, weak=(), factor=1.0):
     """Return scores, mentions and labels; of weak labels, scores say less, and they are right less often."""
     rng = np.random.default_rng(seed)
     scores = random(ROWS, LABELS, 0.2, format="csr", dtype=np.float32, rng=rng)
-    worth = random(ROWS, LABELS, 0.2, format="csr", dtype=np.float32, rng=rng)
+    precision = random(ROWS, LABELS, 0.2, format="csr", dtype=np.float32, rng=rng)
     by_score = np.where(np.isin(np.arange(LABELS), weak), 1.0, 3.0)
-    probability = 1 / (1 + np.exp(3 - by_score * scores.toarray() - 4 * worth.toarray()))
+    probability = 1 / (1 + np.exp(3 - by_score * scores.toarray() - 4 * precision.toarray()))
     probability[:, list(weak)] *= factor
-    return scores, mentions_of(worth), csr_matrix((rng.random((ROWS, LABELS)) < probability).astype(np.float32))
+    return scores, mentions_of(precision), csr_matrix((rng.random((ROWS, LABELS)) < probability).astype(np.float32))
 
 
 def assert_fair(found, truth, labels):
@@ -84,11 +84,11 @@ def test_a_tenth_of_the_labels_with_documents_is_hidden_in_each_fold():
 def test_added_labels_have_places_after_the_others():
     scores, mentions, truth = made_up()
     fusion = learned(scores, mentions, truth, truth).with_added(2)
-    worths = csr_matrix(mentions.worths(ROWS, LABELS))
-    worths.resize(ROWS, LABELS + 2)
-    worths = worths.tolil()
-    worths[5, LABELS + 1] = 0.9
-    found = fusion.combine(scores, mentions_of(worths.tocsr()), LABELS)
+    precisions = csr_matrix(mentions.precisions(ROWS, LABELS))
+    precisions.resize(ROWS, LABELS + 2)
+    precisions = precisions.tolil()
+    precisions[5, LABELS + 1] = 0.9
+    found = fusion.combine(scores, mentions_of(precisions.tocsr()), LABELS)
     assert found.shape == (ROWS, LABELS + 2)
     assert found[5, LABELS + 1] > 0
     assert not found[:, LABELS].nnz

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmc_tf.fusion.ranks import SAME, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.rank_calibration import SAME, calibrated, learn_rank_weights, rank_in_document
 
 
 def made_up(seed=0, rows=4000, width=8):

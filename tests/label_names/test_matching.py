@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS
-from xmc_tf.label_names import label_vocabulary, matcher
+from xmc_tf.label_names import find_mentions, label_vocabulary
 from xmc_tf.label_names.characters import SKIPPED, UNSPACED, character_table
+from xmc_tf.label_names.find_mentions import count_documents, find_matches
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import EXACT, INFLECTED, LONGEST, PARTIAL, PREFIX
-from xmc_tf.label_names.matcher import count_documents, find_matches
 from xmc_tf.label_names.reading import as_written
 
 
@@ -133,10 +133,10 @@ def test_threads_and_batches_do_not_matter():
 
 
 def test_batches_are_read_when_they_are_needed(monkeypatch):
-    read, batches = [], matcher._batches
-    monkeypatch.setattr(matcher, "_BYTES", 1)
-    monkeypatch.setattr(matcher, "_batches", lambda texts: (read.append(one) or one for one in batches(texts)))
-    next(matcher._mapped(len, ["a"] * 1000, 2))
+    read, batches = [], find_mentions._batches
+    monkeypatch.setattr(find_mentions, "_BYTES", 1)
+    monkeypatch.setattr(find_mentions, "_batches", lambda texts: (read.append(one) or one for one in batches(texts)))
+    next(find_mentions._mapped(len, ["a"] * 1000, 2))
     assert len(read) < 10
 
 

@@ -6,9 +6,9 @@ from scipy.sparse import csr_matrix
 
 from tests.words.small import small_dictionaries_in
 from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names.find_mentions import find_matches
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import EXACT, PARTIAL
-from xmc_tf.label_names.matcher import find_matches
 from xmc_tf.label_names.reading import as_written, reading_of
 
 
@@ -57,7 +57,7 @@ def test_a_model_keeps_the_forms_that_matter_and_saves_them(tmp_path):
     Y = csr_matrix(np.array([[1, 0], [0, 0], [1, 0], [0, 1]], np.float32))
     learned, _ = LabelNames.learn(names, texts, Y, language="en")
     assert 0 < len(learned.reading.forms) < len(reading_of(["en"]).forms)
-    assert learned.mentions(["mice"]).worth[0] > 0
+    assert learned.mentions(["mice"]).precision[0] > 0
     learned.save(tmp_path / "names")
     loaded = LabelNames.load(tmp_path / "names")
     assert all(map(np.array_equal, loaded.mentions(texts), learned.mentions(texts)))

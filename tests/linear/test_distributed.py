@@ -17,7 +17,7 @@ from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.training import rankers_over_ranks, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.fit import train_rankers, train_trees
-from xmc_tf.rankers.levels import Levels, RankerData
+from xmc_tf.rankers.problems import Levels, RankerData
 from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150

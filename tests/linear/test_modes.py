@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams, XRLinearParams
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.levels import trained_levels, whole_chain
+from xmc_tf.rankers.problems import trained_levels, whole_chain
 from xmc_tf.tree import LabelTree
 
 CHAIN = random_chain(40, [3, 12])

@@ -7,7 +7,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.levels import cost_chain, label_chain, matched_documents, user_matching
+from xmc_tf.rankers.problems import cost_chain, label_chain, matched_documents, user_matching
 
 # Four labels in two clusters, {0, 2} and {1, 3}; three documents.
 CHAIN = [

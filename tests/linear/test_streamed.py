@@ -15,7 +15,7 @@ from xmc_tf.rankers import XLinear, fit
 from xmc_tf.rankers.fit import train_streamed, train_trees
 from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.level import UnreadWeights
-from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.problems import RankerData
 from xmc_tf.tree import LabelTree, label_embeddings
 
 ROWS, LABELS = 60, 40

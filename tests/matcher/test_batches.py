@@ -8,7 +8,7 @@ import pytest
 from tests.matcher.trees import random_matrix, random_tree, store_of
 from xmc_tf.data import epoch_batches
 from xmc_tf.matcher.candidates import CandidateSampler, LevelData, TrainingBatches, parents_matched
-from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.tasks import levels_of
 
 DOCUMENTS = 53
 

@@ -11,7 +11,7 @@ from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates import parents_matched
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.heads import Scaling
-from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.tasks import levels_of
 from xmc_tf.params import LinearChainParams, LinearLevelParams, MatcherParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.ranks.solo import Solo

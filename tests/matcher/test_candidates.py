@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, worlds
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, parents_matched
-from xmc_tf.matcher.levels import LevelTask, levels_of
+from xmc_tf.matcher.tasks import LevelTask, levels_of
 from xmc_tf.tree import LabelTree
 
 TREE = LabelTree(splits=([0, 3], [0, 2, 4, 6]), labels=np.arange(6))

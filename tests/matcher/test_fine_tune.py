@@ -20,9 +20,9 @@ from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, Tr
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
-from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.matcher.progress import TimeEstimate
+from xmc_tf.matcher.tasks import levels_of
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, worlds
 from xmc_tf.common.errors import InputError
-from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.tasks import levels_of
 from xmc_tf.tree import LabelTree
 
 TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])

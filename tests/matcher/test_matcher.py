@@ -16,9 +16,9 @@ from xmc_tf.data import as_features
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import load_label_search
-from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.matcher.predict_levels import predict_level
+from xmc_tf.matcher.tasks import MatcherData, MatcherSettings, Validation
 from xmc_tf.params import (
     LinearChainParams,
     LinearChainPredParams,

@@ -10,11 +10,11 @@ from tests.matcher.test_matcher import PARAMS, PRED
 from tests.matcher.tiny import TREE, TinyEncoder, documents, encode
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import TokenStore
-from xmc_tf.data.reading import WindowEmbeddings
+from xmc_tf.data.windows import WindowEmbeddings
 from xmc_tf.matcher import matcher as module
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.matcher.matcher import LevelByLevel, Matcher
+from xmc_tf.matcher.tasks import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.ranks.solo import Solo
 
 DOCUMENTS = 40

@@ -6,8 +6,8 @@ import pytest
 from tests.matcher import tiny
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
-from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.matcher import own_documents
+from xmc_tf.matcher.tasks import levels_of
 
 DOCUMENTS = 30
 

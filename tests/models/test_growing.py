@@ -269,7 +269,7 @@ def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, caps
         assert np.array_equal(found, expected[:, kept])
     named = [names[label] for label in kept]
     found, expected = (
-        one.evidence.names.mentions(named).worths(len(named), one.nr_labels).toarray() for one in (smaller, model)
+        one.evidence.names.mentions(named).precisions(len(named), one.nr_labels).toarray() for one in (smaller, model)
     )
     assert np.array_equal(found, expected[:, kept])
     assert [row[0][0] for row in smaller.best(named, k=1)].count(smaller.names[0]) <= 3
@@ -297,7 +297,7 @@ def test_merged_labels_are_those_of_a_training_with_the_same_trees(model, data, 
     assert np.array_equal(documents, expected[:, kept].sum(axis=0))
     # The names of merged labels are evidence of the one that stays.
     found, before = (
-        one.evidence.names.mentions(names).worths(len(names), one.nr_labels).toarray() for one in (merged, model)
+        one.evidence.names.mentions(names).precisions(len(names), one.nr_labels).toarray() for one in (merged, model)
     )
     before[:, 5] = before[:, [5, 30, 9]].max(axis=1)
     before[:, 20] = before[:, [20, 2]].max(axis=1)

@@ -10,7 +10,7 @@ from tests.label_names.cases import many
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
 from xmc_tf.params.effort import several_trees
-from xmc_tf.rankers.ensemble import beginning, deepened
+from xmc_tf.rankers.ensemble import first_k, search_deeper
 from xmc_tf.serving.local import LocalModel
 
 LABELS = 120
@@ -38,7 +38,7 @@ def test_the_shorter_answer_begins_the_longer_one(served, one, other):
     model, texts, _ = served
     for options in ({}, {"scores": "ranker"}):
         short, long = (model.predict(texts, only_topk=k, beam_size=20, **options) for k in sorted((one, other)))
-        cut = beginning(long, min(one, other))
+        cut = first_k(long, min(one, other))
         assert np.array_equal(cut.indptr, short.indptr)
         assert np.array_equal(cut.indices, short.indices)
         assert np.array_equal(cut.data, short.data)
@@ -71,7 +71,7 @@ def test_a_deeper_search_changes_nothing_that_was_found():
         out.data, out.indices, out.indptr = scores, order.astype(np.int32), np.array([0, size], np.int32)
         return out
 
-    first, more = deepened(search, 5, 5), deepened(search, 100, 5)
+    first, more = search_deeper(search, 5, 5), search_deeper(search, 100, 5)
     assert np.array_equal(more.indices[:5], first.indices)
     assert len(set(more.indices.tolist())) == 100
     assert more.data[5:].max() <= first.data.min()

@@ -11,7 +11,7 @@ from scipy.special import expit, logsumexp
 from tests.pipeline.corpus import TOPICS, write_encoder
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import embeddings
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xtransformer import TrainingRun, XTransformer

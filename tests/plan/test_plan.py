@@ -11,14 +11,14 @@ from transformers import AutoConfig
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
-from xmc_tf.matcher.levels import deepest_level
+from xmc_tf.matcher.tasks import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
 from xmc_tf.plan import summary
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions, fine_tuning, ranker_work, rankers, trained_nodes
 from xmc_tf.plan.stages import tree as tree_stage
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
 

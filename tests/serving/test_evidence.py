@@ -46,7 +46,7 @@ def test_any_text_mentions_the_same_labels(learned, graph, texts):
     expected = learned.mentions(texts, threads=1)
     found = graph(tf.constant(texts, tf.string))
     assert np.array_equal(found.keys, expected.rows * len(NAMES) + expected.labels)
-    for name in ("worth", "grade", "coverage", "counts", "position", "inside", "rarity", "words"):
+    for name in ("precision", "grade", "coverage", "counts", "position", "inside", "rarity", "words"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels, write_encoder
 from tests.serving.cases import assert_same
 from xmc_tf.data import TokenStore
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving import encoder_embeddings, label_head

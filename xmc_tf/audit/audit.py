@@ -121,9 +121,9 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     rank = round(float(np.exp(-found.column("rank")[pair])))
     parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]
     if data.names is not None and found.named.nnz:
-        worth = float(found.column("name")[pair])
-        share = f" ({worth:.0%} of such texts have the label)"
-        parts.append(f"its name is in the text{share}" if worth > 0 else "its name is not in the text")
+        precision = float(found.column("name")[pair])
+        share = f" ({precision:.0%} of such texts have the label)"
+        parts.append(f"its name is in the text{share}" if precision > 0 else "its name is not in the text")
     similar = found.near.indices[found.near.indptr[row] : found.near.indptr[row + 1]][:_CLOSE]
     if len(similar):
         count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)

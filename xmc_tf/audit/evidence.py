@@ -14,8 +14,8 @@ from xmc_tf.audit.data import AuditData
 from xmc_tf.audit.neighbours import ALIKE, alike_documents, unit_rows
 from xmc_tf.audit.pairs import LabelPairs, random_pairs
 from xmc_tf.label_names import LabelNames, Mentions
-from xmc_tf.label_names.match_precision import worth_elsewhere
-from xmc_tf.label_names.matcher import find_matches
+from xmc_tf.label_names.find_mentions import find_matches
+from xmc_tf.label_names.match_precision import precision_elsewhere
 
 FOLDS = 5
 _CELLS = 30_000_000  # similarities at a time, to bound memory
@@ -41,7 +41,7 @@ class PairEvidence:
     random: np.ndarray  # bool [pairs]: whether the label was drawn at random
     near: csr_matrix  # the most similar documents: documents × documents
     companions: Companions
-    named: csr_matrix  # documents × labels: the worth of the names in the texts; empty without texts or names
+    named: csr_matrix  # documents × labels: the precision of the names in the texts; empty without texts or names
 
     def column(self, name: str) -> np.ndarray:
         return self.columns[:, COLUMNS.index(name)]
@@ -87,8 +87,8 @@ def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
     if names is None:
         names, _ = LabelNames.learn(data.names, data.texts, data.Y, data.threads, language=data.language)
     found = find_matches(names.index, data.texts, names.reading, data.threads)
-    worth = worth_elsewhere(names.index, found, data.Y, folds)
-    return Mentions.of(names.index, found, worth).worths(*data.Y.shape)
+    precision = precision_elsewhere(names.index, found, data.Y, folds)
+    return Mentions.of(names.index, found, precision).precisions(*data.Y.shape)
 
 
 def _scores(

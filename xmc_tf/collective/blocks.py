@@ -18,7 +18,7 @@ def set_in_block(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+def patched(owner: Any, **attributes: Any) -> Iterator[None]:
     """Replace attributes of an object, class or module in the block. Keras does not track the new values."""
     change, remove = (setattr, delattr) if isinstance(owner, type) else (object.__setattr__, object.__delattr__)
     before = {name: vars(owner)[name] for name in attributes if name in vars(owner)}

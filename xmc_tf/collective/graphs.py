@@ -12,7 +12,7 @@ import tensorflow as tf
 # Private, but ``tf.nn.embedding_lookup`` and sessions know variables by this class (tests/collective/world_graphs.py).
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph, of_graph, of_initial_values
 from xmc_tf.collective.optimizers.gradients import Gradient, local_rows
@@ -178,7 +178,7 @@ def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
         # A function's graph has the creators of the one in which it is traced.
         return original(graph) if graph.building_function else with_creator(graph)
 
-    with replaced(tf.Graph, as_default=as_default):
+    with patched(tf.Graph, as_default=as_default):
         yield
 
 
@@ -216,7 +216,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
         with not_replicated():  # slots start equal on all ranks, or belong to this rank's rows
             return apply(self, [(gradient, local_rows(variable)) for gradient, variable in pairs], *args, **kwargs)
 
-    with replaced(owner, compute_gradients=compute_gradients, apply_gradients=apply_gradients):
+    with patched(owner, compute_gradients=compute_gradients, apply_gradients=apply_gradients):
         yield
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.common.errors import InputError
 
 
@@ -28,5 +28,5 @@ def keras_2_refused(owner: str, method: str, what: str) -> Iterator[None]:
         yield
         return
     refuse = {method: lambda self, *args, **kwargs: check_keras_3(what, self)}
-    with replaced(attrgetter(owner)(sys.modules["tf_keras"]), **refuse):
+    with patched(attrgetter(owner)(sys.modules["tf_keras"]), **refuse):
         yield

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.batches import current_batch
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.dynamic_tables.eviction import Rule
 from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding, growing_lookup
 from xmc_tf.collective.dynamic_tables.table import GrowingTable, make_growing_table
@@ -178,7 +178,7 @@ class CollectiveStrategy:
             return self.growing_table(name, layer.output_dim, initializer, trainable=layer.trainable, **options)
 
         scope = EmbeddingScope(make, wants, wire, make_growing)
-        with replaced(self, _scope=(above, wire)), shard_embeddings(scope), sharded_get_variable(self.table, wants):
+        with patched(self, _scope=(above, wire)), shard_embeddings(scope), sharded_get_variable(self.table, wants):
             yield self
 
     def variable(

@@ -8,8 +8,8 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.reading import WindowEmbeddings
 from xmc_tf.data.tokens import TokenStore
+from xmc_tf.data.windows import WindowEmbeddings
 
 WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
 from tokenizers import Tokenizer
 
-from xmc_tf.data.reading import Reading, window_bounds
+from xmc_tf.data.windows import Reading, window_bounds
 from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,

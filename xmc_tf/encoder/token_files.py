@@ -10,9 +10,9 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.reading import Reading
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder.tokenizer import Text, TextTokenizer, TruncationCounter
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.data.reading import Reading, window_bounds
+from xmc_tf.data.windows import Reading, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ class ArrayOperations:
 def numbers_of(found: LabelCandidates, log_documents: np.ndarray) -> CandidateNumbers:
     """Return the numbers of candidates in NumPy."""
     return CandidateNumbers(
-        ArrayOperations(found.rows), probability=found.score, match_precision=found.worth,
+        ArrayOperations(found.rows), probability=found.score, match_precision=found.precision,
         mention=found.mentions.only(found.mention), is_mentioned=found.mention != NOT_MENTIONED,
         name_similarity=found.similarity, center_cosine=found.closeness, log_documents=log_documents,
     )  # fmt: skip

@@ -28,9 +28,9 @@ class LabelCandidates(NamedTuple):
         )  # fmt: skip
 
     @property
-    def worth(self) -> np.ndarray:
+    def precision(self) -> np.ndarray:
         """The estimated precision of the name match that mentions each candidate, as float64; 0 if not mentioned."""
-        return np.asarray(self.mentions.worth[self.mention], np.float64)
+        return np.asarray(self.mentions.precision[self.mention], np.float64)
 
 
 def join_candidates(

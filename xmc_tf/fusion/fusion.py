@@ -20,7 +20,7 @@ from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, weights_of
 from xmc_tf.fusion.logistic import fit_logistic
-from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.label_names import Mentions
@@ -180,7 +180,7 @@ class Fusion:
             # If a label has documents, its rankers already use a partly matching name.
             needs_score = ~mentions.full & (known[mentions.labels] if has_documents is None else has_documents)
         elif mentions is not None:
-            mentions = mentions.only(mentions.worth > 0)
+            mentions = mentions.only(mentions.precision > 0)
         ranked = np.ones_like(known) if self.names_are_documents else known
         if similarity is None or vectors is None or not len(similarity.labels):
             return join_candidates(scores, mentions, ranked, needs_score=needs_score)

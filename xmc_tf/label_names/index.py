@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.label_names.kernels import hash_texts
-from xmc_tf.label_names.reading import WordReading
+from xmc_tf.label_names.reading import WordOptions
 
 _WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph get the same sums
 
@@ -42,7 +42,7 @@ class NameWords(NamedTuple):
     name_exact: np.ndarray
 
 
-def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReading) -> NameWords:
+def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordOptions) -> NameWords:
     """Return the distinct words of each name; words with the same prefix count as one."""
     texts = [name.encode("utf-8", "replace") for name in names]
     sizes = np.array([len(text) for text in texts], np.int64)

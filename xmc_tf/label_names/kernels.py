@@ -2,9 +2,9 @@
 
 A word has two hashes: one of its prefix, by which names are found, and one of the whole word. In languages that inflect
 at the end, words with the same root mostly share their first letters, so two words match if their first ``PREFIX``
-characters are equal; ``worth`` learns how reliable such a match is. Word forms in the dictionary are replaced by their
-lemma. In languages with compounds, pieces of long words count as additional words. In scripts without spaces between
-words, each pair of neighbouring characters counts as a word.
+characters are equal; ``match_precision`` learns how reliable such a match is. Word forms in the dictionary are replaced
+by their lemma. In languages with compounds, pieces of long words count as additional words. In scripts without spaces
+between words, each pair of neighbouring characters counts as a word.
 """
 
 import numpy as np

@@ -13,18 +13,18 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import runs_of_table, table_of_runs
+from xmc_tf.label_names.find_mentions import count_documents, find_matches
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.match_precision import (
     count_matches,
     is_right,
     kinds_of_names,
+    precision_elsewhere,
     shown,
-    worth_elsewhere,
 )
-from xmc_tf.label_names.matcher import count_documents, find_matches
 from xmc_tf.label_names.mentions import Mentions
-from xmc_tf.label_names.reading import WordReading, as_written, reading_of
+from xmc_tf.label_names.reading import WordOptions, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.words.languages import chosen_languages
@@ -38,10 +38,10 @@ class LabelNames:
     """Label names as evidence for predictions."""
 
     index: NameIndex
-    worth: np.ndarray  # float32 [names, grades]: the worth of a match; 0: ignored
-    reading: WordReading
+    precision: np.ndarray  # float32 [names, grades]: the precision of a match; 0: ignored
+    reading: WordOptions
     nr_labels: int
-    priors: np.ndarray  # float64 [kinds, grades]: the worth of a match of a name whose label has no documents
+    priors: np.ndarray  # float64 [kinds, grades]: the precision of a match of a name whose label has no documents
 
     def __repr__(self) -> str:
         return f"LabelNames({len(self.index.labels):,} names of {self.nr_labels:,} labels)"
@@ -58,9 +58,9 @@ class LabelNames:
         hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: treated as if no document had them
         language: str = AS_WRITTEN,
     ) -> tuple[Self, Mentions]:
-        """Learn the worth of label names. Also return the mentions in the documents of ``folds``, fold by fold.
+        """Learn the precision of label names. Also return the mentions in the documents of ``folds``, fold by fold.
 
-        The worth of these mentions is learned without the documents of their fold.
+        The precision of these mentions is learned without the documents of their fold.
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
@@ -72,9 +72,9 @@ class LabelNames:
         Y = csr_matrix(Y)
         right = is_right(index, found, Y)
         counted = count_matches(index, found, right, np.bincount(Y.indices, minlength=len(names)))
-        learned = cls(index, counted.worth(), reading, len(names), counted.priors())
+        learned = cls(index, counted.precision(), reading, len(names), counted.priors())
         held_out = np.concatenate([np.zeros(0, np.int64), *folds])
-        mentions = Mentions.of(index, found, worth_elsewhere(index, found, Y, folds, hidden))
+        mentions = Mentions.of(index, found, precision_elsewhere(index, found, Y, folds, hidden))
         number_of = np.full(len(texts), -1)
         number_of[held_out] = np.arange(len(held_out))
         mentions = mentions._replace(rows=number_of[mentions.rows])
@@ -86,9 +86,9 @@ class LabelNames:
         added = label_vocabulary(lines)
         words = words_of_names(added.names, added.labels + self.nr_labels, self.reading)
         index = extend_index(self.index, words)
-        prior = shown(self.priors[kinds_of_names(index)[len(self.worth) :]])
-        worth = np.concatenate([self.worth, prior]).astype(np.float32)
-        return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
+        prior = shown(self.priors[kinds_of_names(index)[len(self.precision) :]])
+        precision = np.concatenate([self.precision, prior]).astype(np.float32)
+        return dataclasses.replace(self, index=index, precision=precision, nr_labels=self.nr_labels + len(lines))
 
     def renumbered(self, number_of: np.ndarray) -> Self:
         """Return a copy with new label numbers. -1 removes a label; labels with the same number share their names."""
@@ -96,11 +96,13 @@ class LabelNames:
         order = np.argsort(numbers, kind="stable")
         order = order[numbers[order] >= 0]
         index = reordered_index(self.index, order, numbers[order])
-        return dataclasses.replace(self, index=index, worth=self.worth[order], nr_labels=int(number_of.max()) + 1)
+        return dataclasses.replace(
+            self, index=index, precision=self.precision[order], nr_labels=int(number_of.max()) + 1
+        )
 
     def mentions(self, texts: Texts, threads: int = -1) -> Mentions:
         found = find_matches(self.index, texts, self.reading, threads)
-        return Mentions.of(self.index, found, self.worth[found.names, found.grades])
+        return Mentions.of(self.index, found, self.precision[found.names, found.grades])
 
     def _is_consistent(self) -> bool:
         """Return whether sizes and numbers of all arrays match, because compiled code relies on them."""
@@ -109,7 +111,7 @@ class LabelNames:
             return False
         sizes = [
             (index.name_words, index.name_exact, index.weights), (index.listed, index.places),
-            (index.labels, self.worth), (reading.forms, reading.lemma_of),
+            (index.labels, self.precision), (reading.forms, reading.lemma_of),
             (reading.lemma_keys, reading.lemma_exact),
         ]  # fmt: skip
         starts = [(index.splits, index.labels, index.name_words), (index.lists, index.words, index.listed)]
@@ -118,8 +120,8 @@ class LabelNames:
             (index.listed, len(index.labels)), (reading.lemma_of, len(reading.lemma_keys)),
         ]  # fmt: skip
         return (
-            self.worth.shape[1:] == self.priors.shape[1:] == (NR_GRADES,)
-            and self.worth.dtype.kind == self.priors.dtype.kind == "f"
+            self.precision.shape[1:] == self.priors.shape[1:] == (NR_GRADES,)
+            and self.precision.dtype.kind == self.priors.dtype.kind == "f"
             and all(len({len(one) for one in same}) == 1 for same in sizes)
             and all(len(ends) == len(of) + 1 and ends[0] == 0 and ends[-1] == len(parts) for ends, of, parts in starts)
             and all((np.diff(ends) >= 0).all() for ends, *_ in starts)
@@ -135,7 +137,7 @@ class LabelNames:
         runs = zip(_RUNS, runs_of_table(reading.pop("characters")), strict=True)
         if not len(self.reading.forms):  # without lemmas
             reading = {"piece": self.reading.piece} if self.reading.piece else {}
-        arrays = self.index._asdict() | dict(runs) | reading | {"worth": self.worth, "priors": self.priors}
+        arrays = self.index._asdict() | dict(runs) | reading | {"worth": self.precision, "priors": self.priors}
         with (folder / _FILE).open("wb") as file:
             # Without allow_pickle, which numpy before 2.1 stores as another array.
             np.savez(file, nr_labels=np.int64(self.nr_labels), **arrays)
@@ -147,7 +149,7 @@ class LabelNames:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
-                reading = as_written()._replace(**{name: held[name] for name in WordReading._fields if name in held})
+                reading = as_written()._replace(**{name: held[name] for name in WordOptions._fields if name in held})
                 reading = reading._replace(piece=int(reading.piece))
                 if _RUNS[0] in held:  # older models have the table itself
                     reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))

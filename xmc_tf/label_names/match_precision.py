@@ -1,8 +1,9 @@
-"""The worth of a match of a name: the share of documents with the match that have the label.
+"""The precision of a match of a name: the share of documents with the match that have the label.
 
 The share is counted on the training documents for each name and grade of match. Few matches are little evidence, so it
 is shrunk towards the share of similar names: those with the same number of words and a similar rarity. If the label has
-no documents, the worth is the share of similar names. The labels of held-out documents are no evidence for themselves.
+no documents, the precision is the share of similar names. The labels of held-out documents are no evidence for
+themselves.
 """
 
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.label_names.find_mentions import Matches
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import NR_GRADES
-from xmc_tf.label_names.matcher import Matches
 
-LEAST = 0.02  # matches with a lower worth are ignored
+LEAST = 0.02  # matches with a lower precision are ignored
 _PRIOR_MATCHES = 8.0  # the share of similar names counts as this number of matches
 _PRIOR_SIMILAR = 5.0  # the share of all names counts as this number of matches of similar names
 _RARITIES, _RARITY_STEP = 13, 48
@@ -37,7 +38,7 @@ class MatchCounts(NamedTuple):
         """Return the share of correct matches for each kind of name: float64 [kinds, grades]."""
         return self._share_of_kind(self.of_kind, self.right_of_kind)
 
-    def worth(self) -> np.ndarray:
+    def precision(self) -> np.ndarray:
         """Return the estimated precision of matches in new documents: float32 [names, grades]; 0: ignore the match."""
         prior = self.priors()[self.kinds]
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
@@ -64,13 +65,13 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
     return MatchCounts(matches, hits, known, kinds, of_kind, right_of_kind)
 
 
-def worth_elsewhere(
+def precision_elsewhere(
     index: NameIndex, found: Matches, Y: csr_matrix, folds: Sequence[np.ndarray], hidden: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """Return the worth of each match in held-out documents, counted on all documents outside its fold.
+    """Return the precision of each match in held-out documents, counted on all documents outside its fold.
 
     Leaving out only the document itself is not enough: with all else equal, a match in a document with the label would
-    then be worth less than one in a document without it.
+    then have a lower precision than one in a document without it.
     """
     document, right = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)), is_right(index, found, Y)
     out = np.zeros(len(document), np.float32)
@@ -82,8 +83,8 @@ def worth_elsewhere(
         if hidden:
             documents[hidden[number]] = 0
         counted = right & (documents[index.labels[found.names]] > 0)
-        worth = count_matches(index, found.only(~own), counted[~own], documents).worth()
-        out[own] = worth[found.names[own], found.grades[own]]
+        precision = count_matches(index, found.only(~own), counted[~own], documents).precision()
+        out[own] = precision[found.names[own], found.grades[own]]
     return out
 
 
@@ -96,9 +97,9 @@ def is_right(index: NameIndex, found: Matches, Y: csr_matrix) -> np.ndarray:
     return positives[place] == key if len(positives) else np.zeros(len(key), bool)
 
 
-def shown(worth: np.ndarray) -> np.ndarray:
-    """Return the worths as float32; worths that are too small to count become 0."""
-    return np.where(worth >= LEAST, worth, 0.0).astype(np.float32)
+def shown(precision: np.ndarray) -> np.ndarray:
+    """Return the precisions as float32; precisions that are too small to count become 0."""
+    return np.where(precision >= LEAST, precision, 0.0).astype(np.float32)
 
 
 def kinds_of_names(index: NameIndex) -> np.ndarray:

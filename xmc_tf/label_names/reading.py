@@ -15,7 +15,7 @@ PIECE = 5  # characters
 _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
 
-class WordReading(NamedTuple):
+class WordOptions(NamedTuple):
     characters: np.ndarray  # int32: the character table
     forms: np.ndarray  # int64: hashes of forms of words, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form
@@ -23,15 +23,15 @@ class WordReading(NamedTuple):
     lemma_exact: np.ndarray  # int64: the hash of each whole lemma
     piece: int  # characters of the pieces of long words, which count as additional words; 0: no pieces
 
-    def for_kernels(self) -> "WordReading":
+    def for_kernels(self) -> "WordOptions":
         """Return a copy with arrays in the types that the compiled kernels expect."""
-        return WordReading(
+        return WordOptions(
             kernel_view(self.characters, np.int32), kernel_view(self.forms, np.int64),
             kernel_view(self.lemma_of, np.int32), kernel_view(self.lemma_keys, np.int64),
             kernel_view(self.lemma_exact, np.int64), self.piece,
         )  # fmt: skip
 
-    def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordReading":
+    def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordOptions":
         """Keep the forms needed for names with these hashes of prefixes (``words``) and whole words (``exact``)."""
         if not len(self.forms):
             return self
@@ -44,13 +44,13 @@ class WordReading(NamedTuple):
         )  # fmt: skip
 
 
-def as_written() -> WordReading:
+def as_written() -> WordOptions:
     """Return a `WordReading` that uses words as they are written, without lemmas or pieces."""
     none = np.zeros(0, np.int64)
-    return WordReading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
+    return WordOptions(character_table(), none, np.zeros(0, np.int32), none, none, 0)
 
 
-def reading_of(languages: Sequence[str]) -> WordReading:
+def reading_of(languages: Sequence[str]) -> WordOptions:
     """Return the `WordReading` of some languages. If several share a form, the first decides its lemma."""
     plain = as_written()
     piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
@@ -73,10 +73,10 @@ def reading_of(languages: Sequence[str]) -> WordReading:
         return plain._replace(piece=piece)
     every, first = np.unique(np.concatenate(forms), return_index=True)
     lemma_of = np.concatenate(numbers)[first].astype(np.int32)
-    return WordReading(plain.characters, every, lemma_of, np.concatenate(keys), np.concatenate(exact), piece)
+    return WordOptions(plain.characters, every, lemma_of, np.concatenate(keys), np.concatenate(exact), piece)
 
 
-def _hashed(strings: Strings, reading: WordReading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _hashed(strings: Strings, reading: WordOptions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return both hashes of each string, and whether it is a single word; the hashes of others are 0."""
     keys, exact = np.zeros(len(strings.ends), np.int64), np.zeros(len(strings.ends), np.int64)
     single = np.zeros(len(strings.ends), bool)

@@ -60,7 +60,7 @@ from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
-from xmc_tf.rankers.levels import check_relevance, sorted_csc
+from xmc_tf.rankers.problems import check_relevance, sorted_csc
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator

@@ -13,7 +13,7 @@ from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import set_rows
 from xmc_tf.data import as_features
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.levels import LevelTask
+from xmc_tf.matcher.tasks import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers
 

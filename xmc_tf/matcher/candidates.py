@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
-from xmc_tf.matcher.levels import LevelTask
+from xmc_tf.matcher.tasks import LevelTask
 
 _NO_CAP = np.iinfo(np.int64).max
 

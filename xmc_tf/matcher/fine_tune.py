@@ -13,7 +13,7 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.tables.every_row import FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
@@ -73,7 +73,7 @@ def fine_tune_level(
     in_place = None
     if params.trains_head_in_place:
         of_rows = RowMeanAdam(epsilon=params.adam_epsilon, weight_decay=params.weight_decay)
-        in_place = FusedRows(head.table, of_rows, head.every_row.wire)
+        in_place = InPlaceAdam(head.table, of_rows, head.every_row.wire)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)
@@ -173,7 +173,7 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
 
 def _make_train_batch(
     encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
-    every_node: bool, in_place: FusedRows | None,
+    every_node: bool, in_place: InPlaceAdam | None,
 ) -> Callable[..., tf.Tensor]:  # fmt: skip
     """Return a function that trains on one batch and returns this rank's [loss, windows, tokens, tokens with
     padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates

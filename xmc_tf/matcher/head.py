@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import EveryRow, InPlaceAdam, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.pairs import PairLoss, PairScorer, choose_route
 from xmc_tf.collective.tables.table import get_rows, make_table
@@ -59,7 +59,7 @@ class LabelHead:
     """The label head of a level, which scores documents against nodes: ``weights[node] · embedding + bias[node]``. The
     rows are in tree order, and siblings belong to the same rank, except the root's children. A row contains the node's
     weights, then its bias, so embeddings are extended by a constant 1. With ``in_place``, the rows are bfloat16, and
-    ``FusedRows`` trains them without an optimizer. For ``route`` and ``wire``, see ``PairScorer``.
+    ``InPlaceAdam`` trains them without an optimizer. For ``route`` and ``wire``, see ``PairScorer``.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LabelHead:
 
     def losses_of_all(
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
-        in_place: tuple[FusedRows, RowStep] | None = None,
+        in_place: tuple[InPlaceAdam, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
         """Return documents' losses over all nodes, ``[B]``; ``in_place`` also trains rows. All ranks must call it."""
 

@@ -31,9 +31,9 @@ from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, pa
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import LabelSearch
-from xmc_tf.matcher.levels import LevelTask, MatcherData, MatcherSettings, deepest_level, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, write_projector, write_texts
+from xmc_tf.matcher.tasks import LevelTask, MatcherData, MatcherSettings, deepest_level, levels_of
 from xmc_tf.metrics import as_truth, mark_hits, top_labels
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
 from xmc_tf.ranks.communicator import Communicator

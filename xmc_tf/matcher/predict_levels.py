@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import kernel
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.data.reading import max_over_windows
+from xmc_tf.data.windows import max_over_windows
 from xmc_tf.matcher.heads import LevelHead
 from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
 from xmc_tf.ranks.rounds import equal_rounds

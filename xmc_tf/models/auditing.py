@@ -14,7 +14,7 @@ from xmc_tf.models.labels import binary, matrix_of_names, needed_names
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_trainer
-from xmc_tf.rankers.levels import level_pred_params
+from xmc_tf.rankers.problems import level_pred_params
 from xmc_tf.tables.label_forms import LabelData
 
 if TYPE_CHECKING:

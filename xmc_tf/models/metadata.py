@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.params.choices import LONG_TEXTS
 
 if TYPE_CHECKING:

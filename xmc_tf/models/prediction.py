@@ -11,15 +11,15 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
-from xmc_tf.data.reading import Reading, WindowEmbeddings
+from xmc_tf.data.windows import Reading, WindowEmbeddings
 from xmc_tf.fusion import bounded_post_processor, decide
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.rankers.ensemble import TreeEnsemble, deepened, trees_of
+from xmc_tf.rankers.ensemble import TreeEnsemble, search_deeper, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble takes from the label head and from the rankers
@@ -38,7 +38,7 @@ def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOpt
         if not decision.probable:
             found, _ = scored(model, some, some_X, options)
             found = over_all_labels(found, model.nr_labels, model.output_labels)
-            return found if decision.threshold is None else above(found, decision.threshold)
+            return found if decision.threshold is None else drop_below(found, decision.threshold)
 
         def search(size: int) -> tuple[csr_matrix, np.ndarray]:
             found, vectors = scored(model, some, some_X, dataclasses.replace(options, only_topk=size))
@@ -127,7 +127,7 @@ def scored(
         return blend(method, by_heads, found, size, model.new_to_head)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
-    return deepened(blended, _topk(model, options), POOL), embeddings[0]
+    return search_deeper(blended, _topk(model, options), POOL), embeddings[0]
 
 
 def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:

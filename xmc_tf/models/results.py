@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import Features, TextFile, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
-from xmc_tf.rankers.ensemble import beginning, beyond, extended
+from xmc_tf.rankers.ensemble import after_first, append_new, first_k
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
@@ -24,7 +24,7 @@ def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float
         ]
 
 
-def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
+def drop_below(predicted: csr_matrix, threshold: float) -> csr_matrix:
     """Return a prediction without labels that score below a threshold."""
     keep = predicted.data >= threshold
     counts = np.add.reduceat(np.append(keep, False), predicted.indptr[:-1]) if predicted.shape[0] else np.zeros(0)
@@ -88,13 +88,13 @@ def fused(
     follow in the rankers' order, with smaller probabilities.
     """
     scores, vectors = search(max(only_topk, POOL))
-    pooled = beginning(scores, POOL)
+    pooled = first_k(scores, POOL)
     if only_topk <= POOL:
         return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors)
     found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors)
-    further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
-    found = beginning(extended(found, further, shares=True), only_topk)
-    return found if threshold is None else above(found, threshold)
+    further = over_all_labels(after_first(scores, POOL), evidence.nr_labels, evidence.allowed)
+    found = first_k(append_new(found, further, shares=True), only_topk)
+    return found if threshold is None else drop_below(found, threshold)
 
 
 def share_of(count: int, communicator: Communicator) -> slice:

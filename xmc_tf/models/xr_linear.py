@@ -19,7 +19,7 @@ from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.model import Model, TrainingKeywords
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.xlinear import XLinear
@@ -68,7 +68,7 @@ class XRLinear(LinearParts, Model):
                 return fused(evidence, lambda size: (search(only_topk=size), None), texts, topk, threshold, threads)
             found = search(only_topk=options.only_topk)
             found = over_all_labels(found, self.nr_labels, None if evidence is None else evidence.allowed)
-            return found if threshold is None else above(found, threshold)
+            return found if threshold is None else drop_below(found, threshold)
 
         X = None if X is None else as_features(X)
         return in_pieces(best, read.documents, X, options.max_pred_chunk, self.nr_labels)
@@ -242,7 +242,7 @@ class XRLinear(LinearParts, Model):
         """
         folder = Path(folder)
         if not (folder / "params.json").exists() and (folder / "param.json").exists():
-            from xmc_tf.rankers.levels import whole_chain  # it loads what only training needs
+            from xmc_tf.rankers.problems import whole_chain  # it loads what only training needs
 
             ranker = XLinear.load(folder)
             clusters = [level.clusters for level in ranker.levels]

@@ -7,7 +7,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
 from xmc_tf.params.choices import MEANS
 from xmc_tf.pipeline.inputs import Recipe
-from xmc_tf.rankers.ensemble import beginning
+from xmc_tf.rankers.ensemble import first_k
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
@@ -48,7 +48,7 @@ def blend(
     """
     if new is not None and method in MEANS:
         heads = _with_columns_of(heads, rankers, new)
-    return beginning(ensemble(method, [heads, rankers]), only_topk)
+    return first_k(ensemble(method, [heads, rankers]), only_topk)
 
 
 def _with_columns_of(scores: csr_matrix, others: csr_matrix, wanted: np.ndarray) -> csr_matrix:

@@ -41,16 +41,16 @@ class TrainWithout(Protocol):
         """Train the rankers. The labels marked in ``hidden`` (bool [labels]) are removed from the documents."""
 
 
-Planted = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
+TreesAndParams = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
 """The cluster matrices of each tree, and the prediction parameters of its rankers."""
-Plant = Callable[[Features, csr_matrix], Planted]
+BuildTrees = Callable[[Features, csr_matrix], TreesAndParams]
 """Build the trees over the labels of some documents."""
 
 
 def held_out_trainer(
     X: Features,
     Y: spmatrix,
-    plant: Plant,  # must not use the held-out documents: trees built from them would find them too easily
+    plant: BuildTrees,  # must not use the held-out documents: trees built from them would find them too easily
     *,
     nr_names: int = 0,
     R: spmatrix | None = None,
@@ -92,7 +92,7 @@ def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) 
     return out
 
 
-def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
+def held_out_scorer(X: Features, Y: spmatrix, plant: BuildTrees, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
     """Return a function that trains rankers on some documents and scores others.
 
     ``more`` are further arguments of `held_out_trainer`.

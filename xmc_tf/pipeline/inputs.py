@@ -24,8 +24,8 @@ from xmc_tf.data import (
     check_validation_input,
 )
 from xmc_tf.data.checks import check_pair
-from xmc_tf.data.reading import Reading
 from xmc_tf.data.vocabularies import LabelHierarchy
+from xmc_tf.data.windows import Reading
 from xmc_tf.label_names import NameDocuments
 from xmc_tf.params import (
     MatcherParams,

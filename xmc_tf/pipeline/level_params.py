@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.matcher.levels import deepest_level
+from xmc_tf.matcher.tasks import deepest_level
 from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.inputs import Recipe
 from xmc_tf.tree import LabelTree

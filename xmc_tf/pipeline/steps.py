@@ -21,7 +21,7 @@ from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, train_rankers, trees_over, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
-from xmc_tf.rankers.levels import level_pred_params
+from xmc_tf.rankers.problems import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ class TrainingSteps:
         params, pred_params = level_params(recipe, label_tree)
 
         def make(folder: Path) -> Record:
-            from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
             from xmc_tf.matcher.progress import named_curves
+            from xmc_tf.matcher.tasks import MatcherData, MatcherSettings, Validation
 
             validation = None
             if own.validation is not None:

@@ -11,7 +11,7 @@ from xmc_tf.data import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.rankers.distributed.training import rankers_over_ranks, threads_of_rank
 from xmc_tf.rankers.fit import train_trees
-from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.problems import RankerData
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.solo import Solo

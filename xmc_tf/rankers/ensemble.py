@@ -19,7 +19,7 @@ from xmc_tf.rankers.xlinear import XLinear
 GROWTH = 32  # a deeper search looks for this many times as many labels
 
 
-def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
+def search_deeper(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
     """Return the ``only_topk`` best labels of each document. ``search(n)`` finds n labels; the first search finds
     ``first``, and deeper searches only append labels. With a larger ``only_topk``, the list therefore begins with the
     same labels, although deeper searches may rank labels differently.
@@ -27,11 +27,11 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
     found = search(first)
     while first < only_topk:
         first *= GROWTH
-        found = extended(found, search(first))
-    return beginning(found, only_topk)
+        found = append_new(found, search(first))
+    return first_k(found, only_topk)
 
 
-def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
+def append_new(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
     """Append the labels that only ``more`` has. Their scores are capped at the last score (``shares``: times it)."""
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
@@ -50,7 +50,7 @@ def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_m
     return out
 
 
-def beyond(found: csr_matrix, count: int) -> csr_matrix:
+def after_first(found: csr_matrix, count: int) -> csr_matrix:
     """Return each document's labels after the first ``count``, with scores divided by the ``count``-th score."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
@@ -64,7 +64,7 @@ def beyond(found: csr_matrix, count: int) -> csr_matrix:
     return out
 
 
-def beginning(found: csr_matrix, count: int) -> csr_matrix:
+def first_k(found: csr_matrix, count: int) -> csr_matrix:
     """Return the first ``count`` labels of each document."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     kept = place < count
@@ -147,7 +147,7 @@ class TreeEnsemble:
         if most < 1:
             raise InputError("only_topk must be at least 1", received=str(most))
         options: dict[str, Any] = {"beam_size": beam_size, "post_processor": post_processor, "threads": threads}
-        return deepened(lambda size: self._best(X, size, options), most, first)
+        return search_deeper(lambda size: self._best(X, size, options), most, first)
 
     def _best(self, X: Features, size: int, options: dict[str, Any]) -> csr_matrix:
         """Return the labels with the best mean scores among the ``size`` best labels of each tree."""

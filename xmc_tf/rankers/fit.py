@@ -24,7 +24,7 @@ from xmc_tf.rankers.kernels.emit import WeightColumns, join_columns, matrix_of_c
 from xmc_tf.rankers.kernels.layout import SMALL_SHARE, fill, measure
 from xmc_tf.rankers.layout.stored import ChunkTable, SearchWriter
 from xmc_tf.rankers.level import Level, UnreadWeights
-from xmc_tf.rankers.levels import LevelProblem, Levels, RankerData
+from xmc_tf.rankers.problems import LevelProblem, Levels, RankerData
 from xmc_tf.rankers.tasks import Instances, LevelTasks, level_tasks, solve_in_threads, solve_task, task_labels
 from xmc_tf.rankers.xlinear import XLinear
 

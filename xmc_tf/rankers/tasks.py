@@ -20,7 +20,7 @@ from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScra
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import SolverSettings, gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.rankers.levels import LevelProblem
+from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.query_arrays import kernel_form
 
 Result = TypeVar("Result")

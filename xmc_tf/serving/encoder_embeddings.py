@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.reading import Reading
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.encoder.network.packed_layout import rounded_up
 from xmc_tf.serving.query import Dense, TextWindows, required

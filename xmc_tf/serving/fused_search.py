@@ -13,7 +13,7 @@ from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.kernels import PARTIAL
 from xmc_tf.serving.name_matches import GraphMentions, NameMatches
-from xmc_tf.serving.search import Beam, best_of, extended, first_of, rank
+from xmc_tf.serving.search import Beam, append_new, best_of, first_of, rank
 
 
 class EvidenceParts(NamedTuple):
@@ -59,7 +59,7 @@ class FusedSearch(tf.Module):
             score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [tf.size(keys)])
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
             mention = _aligned(mentions, keys)
-            match_precision = tf.cast(mention.worth, tf.float64)
+            match_precision = tf.cast(mention.precision, tf.float64)
             if not self._names_are_documents:  # the other fields were no evidence then
                 mention = GraphMentions(*(tf.zeros_like(column) for column in mention))
             similarity = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
@@ -76,7 +76,7 @@ class FusedSearch(tf.Module):
                 return found
             last = beam.scores[:, self.pool - 1 : self.pool]
             shares = tf.math.divide_no_nan(beam.scores[:, self.pool :], last)
-            return first_of(extended(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
+            return first_of(append_new(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
 
     def _known(self, nodes: tf.Tensor) -> tf.Tensor:
         return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
@@ -84,7 +84,7 @@ class FusedSearch(tf.Module):
     def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
         """Return the keys of the mentions that make their labels candidates, as in ``Fusion._candidates``."""
         if not self._names_are_documents:
-            return tf.boolean_mask(mentions.keys, mentions.worth > 0)
+            return tf.boolean_mask(mentions.keys, mentions.precision > 0)
         labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)
         return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 
@@ -106,7 +106,7 @@ class FusedSearch(tf.Module):
         return tf.where(candidates.log_documents > 0, known, new)
 
     def _calibrated(self, best: Beam) -> Beam:
-        """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.ranks``."""
+        """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.rank_calibration``."""
         raw = log_odds(tf.cast(best.scores, tf.float64), TensorOperations)
         known = tf.cast(self._known(best.nodes), tf.float64)
         ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
@@ -178,7 +178,7 @@ def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
     if mentions is None:
         whole, real = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
         return GraphMentions(
-            keys, worth=real, grade=whole, coverage=real, counts=whole, position=real, inside=whole, rarity=whole,
+            keys, precision=real, grade=whole, coverage=real, counts=whole, position=real, inside=whole, rarity=whole,
             words=whole,
         )  # fmt: skip
     place = tf.searchsorted(mentions.keys, keys)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.serving.query import Query, TextWindows
-from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, best_of, chained, deepened, rank
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, best_of, chained, rank, search_deeper
 
 WINDOWS_AT_ONCE = 256
 
@@ -36,7 +36,7 @@ class BlendedSearch:
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        return deepened(self._both, query, most, self._head.pool)
+        return search_deeper(self._both, query, most, self._head.pool)
 
     def _both(self, query: Query, size: int) -> list[Beam]:
         beams = self._search(query, min(size, self._rows.shape[0]))

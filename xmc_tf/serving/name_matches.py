@@ -8,7 +8,7 @@ import tensorflow as tf
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.characters import SKIPPED, UNSPACED
 from xmc_tf.label_names.kernels import EXACT, FULL, INFLECTED, LONG, LONGEST, NR_GRADES, PARTIAL, PREFIX, SPREAD
-from xmc_tf.label_names.mentions import WORTH_STEPS
+from xmc_tf.label_names.mentions import PRECISION_STEPS
 
 _LARGEST = 2**31 - 1
 
@@ -17,7 +17,7 @@ class GraphMentions(NamedTuple):
     """Mentions of labels in texts, with the fields of :class:`xmc_tf.label_names.Mentions`."""
 
     keys: tf.Tensor  # ascending: document × number of labels + label
-    worth: tf.Tensor
+    precision: tf.Tensor
     grade: tf.Tensor
     coverage: tf.Tensor
     counts: tf.Tensor
@@ -32,7 +32,7 @@ class NameMatches(tf.Module):
         super().__init__(name="label_names")
         reading = names.reading
         last = int(np.flatnonzero(reading.characters)[-1]) + 1
-        held = names.index._asdict() | {"worth": names.worth.reshape(-1), "characters": reading.characters[:last]}
+        held = names.index._asdict() | {"worth": names.precision.reshape(-1), "characters": reading.characters[:last]}
         if len(reading.forms):
             held |= {name: getattr(reading, name) for name in ("forms", "lemma_of", "lemma_keys", "lemma_exact")}
         self._piece, self._nr_labels = reading.piece, names.nr_labels
@@ -198,10 +198,10 @@ class NameMatches(tf.Module):
 
 def _best(keys: tf.Tensor, names: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> GraphMentions:
     """Return the best match of each label; see ``xmc_tf.label_names.mentions``."""
-    worth, grade = columns[:2]
-    # The grade, the worth in 21 bits, and the first of the names in 31 bits.
-    worths = tf.cast(tf.round(worth * WORTH_STEPS), tf.int64)
-    merit = (tf.cast(grade, tf.int64) * (2 * WORTH_STEPS) + worths) * 2**31 + tf.cast(_LARGEST - names, tf.int64)
+    precision, grade = columns[:2]
+    # The grade, the precision in 21 bits, and the first of the names in 31 bits.
+    steps = tf.cast(tf.round(precision * PRECISION_STEPS), tf.int64)
+    merit = (tf.cast(grade, tf.int64) * (2 * PRECISION_STEPS) + steps) * 2**31 + tf.cast(_LARGEST - names, tf.int64)
     order = tf.argsort(keys, stable=True)
     distinct, of = tf.unique(tf.gather(keys, order))
     merit = tf.gather(merit, order)

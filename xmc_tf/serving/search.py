@@ -134,23 +134,23 @@ class MeanSearch:
         self._searches, self._pool = searches, pool
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        return deepened(self._search, query, most, self._pool)
+        return search_deeper(self._search, query, most, self._pool)
 
     def _search(self, query: Query, size: int) -> list[Beam]:
         found = [search(query, size) for search in self._searches]
         return [*found[0][:-1], mean_of([beams[-1] for beams in found], size)]
 
 
-def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
+def search_deeper(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
     """Return the beams. A longer list of labels begins with the shorter list; see ``xmc_tf.rankers.ensemble``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH
-        found = extended(found, search(query, first)[-1])
+        found = append_new(found, search(query, first)[-1])
     return [*above, first_of(found, most)]
 
 
-def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
+def append_new(found: Beam, more: Beam, shares: bool = False) -> Beam:
     """Append the labels of ``more`` that are not in ``found``. Their scores are capped at the lowest score in ``found``
     or, with ``shares``, multiplied by it.
     """

@@ -16,7 +16,7 @@ from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.rankers.distributed.training import train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import Levels
 from xmc_tf.ranks.choosing import choose_communicator
 
 LIMIT, DIMENSIONS, DOCUMENTS = 96 << 20, 250, 2000

@@ -24,8 +24,8 @@ from xmc_tf.matcher.candidates import CandidateSampler, LevelData, parents_match
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import load_label_search
-from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.matcher.tasks import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.params import MatcherParams, MatcherPredParams
 
 FOLDER, TASKS = Path(sys.argv[1]), sys.argv[2:]

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.embedding_collection.collection import EmbeddingCollection
 from xmc_tf.collective.fitting.metrics import announce_own_metrics
@@ -76,7 +76,7 @@ def compiled_over_ranks(
             _warn_of_replicated_embeddings(self, large)
 
     with (
-        replaced(owner, compile=compile_and_change),
+        patched(owner, compile=compile_and_change),
         keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
         normalized_over_ranks(communicator),
     ):

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.batches import BatchShare
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class ResultsInLogs:
     def noted(self) -> Iterator[None]:
         with ExitStack() as stack:
             for metric in self._model.metrics:
-                stack.enter_context(replaced(metric, result=functools.partial(self._result, metric, metric.result)))
+                stack.enter_context(patched(metric, result=functools.partial(self._result, metric, metric.result)))
             yield
 
     def over_ranks(self, logs: Any, batch: BatchShare) -> Any:

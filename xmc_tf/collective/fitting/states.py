@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from xmc_tf.collective.batches import BatchShare
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 
 _LINEAR = ("assign", "assign_add", "assign_sub")
 _ASSIGNING = (*_LINEAR, "scatter_update", "scatter_add", "scatter_sub", "scatter_nd_update")
@@ -40,7 +40,7 @@ class StatesOverRanks:
 
             return assign
 
-        with replaced(ResourceVariable, **{name: assigning(name) for name in _ASSIGNING}):
+        with patched(ResourceVariable, **{name: assigning(name) for name in _ASSIGNING}):
             yield
         states = list(later.values())
         for state, mean in zip(states, _means([one.read_value() for one in states], batch), strict=True):

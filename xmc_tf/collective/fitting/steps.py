@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 
 from xmc_tf.collective.batches import BatchShare, step_over
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.engines.operations import gather_rows
 from xmc_tf.collective.fitting.losses import warn_unless_mean
 from xmc_tf.collective.fitting.metrics import ResultsInLogs, finite_if_empty
@@ -66,7 +66,7 @@ def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
         _normalize_over_ranks(layer, communicator)
         return layer
 
-    with replaced(keras.layers.BatchNormalization, __new__=new):
+    with patched(keras.layers.BatchNormalization, __new__=new):
         yield
 
 
@@ -102,7 +102,7 @@ def _moments(
 
 def same_steps_on_all_ranks(communicator: Communicator) -> AbstractContextManager[None]:
     """Make ``fit``, ``evaluate`` and ``predict`` in the block end each epoch at the same step on all ranks."""
-    return replaced(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
+    return patched(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
 
 
 class _EpochOfRanks(trainer.TFEpochIterator):

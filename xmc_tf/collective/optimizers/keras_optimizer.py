@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.batches import NOT_WEIGHTED, current_batch
-from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import (
@@ -391,7 +391,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             changed["_clip_gradients"] = lambda of_variables: (
                 self._clipped(Gradients(list(variables), of_variables, [], [])).of_variables
             )
-        with updated_over_ranks(), own_rows(), replaced(inner, **changed):
+        with updated_over_ranks(), own_rows(), patched(inner, **changed):
             yield
 
     def _update_touched(self, form: TableOptimizer, gradient: Gradient, variable: tf.Variable, rate: tf.Tensor) -> None:
@@ -418,7 +418,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             self._state_of_tables[id(made)] = (table, name or "var")
             return made
 
-        with replaced(self.inner, add_variable_from_reference=create_and_keep):
+        with patched(self.inner, add_variable_from_reference=create_and_keep):
             yield
 
 

@@ -106,7 +106,7 @@ class RowStep(NamedTuple):
     factor: tf.Tensor  # the derivative of the step's loss by an example's loss, the same for all examples
 
 
-class FusedRows:
+class InPlaceAdam:
     """The loss of ``EveryRow``, combined with updates of the rows. It works block by block and never holds a gradient
     of the whole table. ``optimizer`` (default: ``RowMeanAdam``) updates the rows, with the rate of the step. The table
     may be bfloat16 or float32. It must not be trainable.

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
-from xmc_tf.collective.blocks import replaced, set_in_block
+from xmc_tf.collective.blocks import patched, set_in_block
 from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
@@ -176,7 +176,7 @@ def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
 
     with (
         set_in_block(_SCOPE, scope),
-        replaced(keras.layers.Embedding, __new__=new),
+        patched(keras.layers.Embedding, __new__=new),
         keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"),
     ):
         yield

@@ -46,7 +46,7 @@ PARTS = (
     ModelPart(RANKER, _RANKER_FILES, "the rankers, in PECOS's XLinear format", "linear.XLinear"),
     ModelPart(ENSEMBLE, rf"\d+/(tree/({_CHAIN_FILES})|ranker/({_RANKER_FILES}))",
          "further trees and their rankers, if there are several: 1/tree, 1/ranker, …", "tree, linear"),
-    ModelPart(NAMES, r"names\.npz", "if label names are evidence: the names, and the worth of their matches",
+    ModelPart(NAMES, r"names\.npz", "if label names are evidence: the names, and the precision of their matches",
          "label_names.LabelNames"),
     ModelPart(FUSION, r"fusion\.json|(documents|centers)\.npy|similarity\.npz",
          "if scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),

@@ -183,11 +183,11 @@ def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
     if mentions is None or label not in mentions.labels:
         return []
     own = mentions.only(mentions.labels == label)
-    if not own.full[0] and not own.worth[0]:
+    if not own.full[0] and not own.precision[0]:
         return []
     what = "a name of the label occurs" if own.full[0] else "part of a name of the label occurs"
     note = f"{what} in the text; the score is the share of such labels that are true"
-    return [Evidence("label name", float(own.worth[0]), note=note)]
+    return [Evidence("label name", float(own.precision[0]), note=note)]
 
 
 def name_of(label: int, names: Sequence[str] | None) -> str:

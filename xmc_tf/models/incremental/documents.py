@@ -26,7 +26,7 @@ from xmc_tf.rankers.incremental.rankers import (
     solved_again,
     with_documents_from,
 )
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree

@@ -19,7 +19,7 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
 from xmc_tf.rankers.incremental.rankers import Growth, changed_clusters, regrouped, solved_again
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree

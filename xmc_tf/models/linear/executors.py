@@ -22,7 +22,7 @@ from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, 
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.fit import train_streamed, train_trees
-from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.problems import RankerData
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks

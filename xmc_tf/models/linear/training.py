@@ -22,9 +22,9 @@ from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
-from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
-from xmc_tf.rankers.levels import RankerData, level_pred_params, trained_levels
+from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.kmeans import build_tree
 
@@ -103,29 +103,35 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         "" if mode == "full-model" else f"the mode {mode}",
     )
     wanted = choose_evidence(options.probabilities, options.label_names, data.Y.shape[0], obstacles)
-    taught = _with_names(data) if wanted.label_names else data
-    params = params_of_effort(options.params, options.effort, *taught.Y.shape)
-    X, tfidf = taught.X, taught.tfidf
+    data_with_names = _with_names(data) if wanted.label_names else data
+    params = params_of_effort(options.params, options.effort, *data_with_names.Y.shape)
+    X, tfidf = data_with_names.X, data_with_names.tfidf
     if X is None:
-        assert taught.texts is not None
-        tfidf, X, fitted = executor.features(taught.texts, params.tfidf)
+        assert data_with_names.texts is not None
+        tfidf, X, fitted = executor.features(data_with_names.texts, params.tfidf)
         params = dataclasses.replace(params, tfidf=fitted)  # with the detected language
     options = dataclasses.replace(options, params=params)
-    kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if options.keep_training_data else None
+    kept = (
+        TrainingData.of(X, data_with_names.Y, params.ranker, data_with_names.nr_names)
+        if options.keep_training_data
+        else None
+    )
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
     count = len(params.trees)
     if data.tree is None:
-        trees = executor.trees(partial(_built_trees, X, taught.Y, options, executor, count, data.label_features), count)
+        trees = executor.trees(
+            partial(_built_trees, X, data_with_names.Y, options, executor, count, data.label_features), count
+        )
     else:
         _check_one_tree(count, data.called.get("tree", "the label tree"))
         trees = [data.tree]
-    negatives = executor.agreed(lambda: _in_order(taught, trees))
-    ranker_data = RankerData(X, taught.Y, trees, taught.R, negatives)
+    negatives = executor.agreed(lambda: _in_order(data_with_names, trees))
+    ranker_data = RankerData(X, data_with_names.Y, trees, data_with_names.R, negatives)
     pred_params = options.pred_params(trees)
     rankers = executor.rankers(ranker_data, params.ranker, pred_params, options.seed)
     evidence = None
     if wanted.probabilities:
-        evidence = executor.evidence(partial(_learn_evidence, data, taught, options, ranker_data))
+        evidence = executor.evidence(partial(_learn_evidence, data, data_with_names, options, ranker_data))
     if params.ranker.mode == "matcher":  # it predicts nodes, which have no names
         _check_one_tree(count, "the mode matcher")
         chain = trees[0].to_chain()
@@ -217,22 +223,22 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 
 @doing("learning how often labels with a score, or with their names in the text, are right")
 def _learn_evidence(
-    data: LinearData, taught: LinearData, options: LinearOptions, rankers: RankerData
+    data: LinearData, data_with_names: LinearData, options: LinearOptions, rankers: RankerData
 ) -> ProbabilityModel:
     """Learn probabilities from the scores of held-out documents, and from label names if the rankers learned them."""
     # Without names, the fusion learns as much from one tree, and each fold takes a large part of the training time.
-    named, params = taught.nr_names > 0, options.params
+    named, params = data_with_names.nr_names > 0, options.params
     folds = None if named else len(rankers.trees) - 1
     count = min(AUXILIARY_TREES if named else 1, len(rankers.trees))
 
-    def plant(X: Features, Y: csr_matrix) -> Planted:
+    def plant(X: Features, Y: csr_matrix) -> TreesAndParams:
         trees = rankers.trees[:count]
         if data.tree is None and data.label_features is None:
             trees = _built_trees(X, Y, options, InMemory(options.threads), count)
         return [tree.to_chain() for tree in trees], options.pred_params(trees)
 
     score = held_out_scorer(
-        rankers.X, rankers.Y, plant, nr_names=taught.nr_names, R=rankers.R, params=params.ranker,
+        rankers.X, rankers.Y, plant, nr_names=data_with_names.nr_names, R=rankers.R, params=params.ranker,
         user_negatives=rankers.user_negatives, threads=options.threads, seed=options.seed,
     )  # fmt: skip
     return ProbabilityModel.learn(

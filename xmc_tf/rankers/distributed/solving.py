@@ -24,7 +24,7 @@ from xmc_tf.data.matrices import index_type
 from xmc_tf.data.npz.writing import ArraySpec, SharedNpz
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.levels import LevelProblem
+from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks

@@ -31,7 +31,7 @@ from xmc_tf.rankers.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.rankers.fit import levels_title
 from xmc_tf.rankers.layout.stored import write_search
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.levels import Levels, RankerData
+from xmc_tf.rankers.problems import Levels, RankerData
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator

@@ -18,7 +18,7 @@ from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.params import LinearLevelParams
-from xmc_tf.rankers.levels import LevelProblem
+from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks

@@ -15,7 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.rankers.incremental.kernels import adjust_labels
 from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.levels import LevelProblem, Levels
+from xmc_tf.rankers.problems import LevelProblem, Levels
 from xmc_tf.rankers.query_arrays import sparse_arrays
 from xmc_tf.rankers.tasks import (
     Instances,

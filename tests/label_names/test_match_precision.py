@@ -1,4 +1,4 @@
-"""The worth of matches, learned from documents, without a document's own labels."""
+"""The precision of matches, learned from documents, without a document's own labels."""
 
 import dataclasses
 
@@ -9,22 +9,22 @@ from scipy.sparse import csr_matrix
 from tests.label_names.cases import many
 from xmc_tf.common.errors import InputError
 from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.label_names.find_mentions import find_matches
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.label_names import _FILE
 from xmc_tf.label_names.match_precision import count_matches, is_right
-from xmc_tf.label_names.matcher import find_matches
 
 
-def worths(names, texts):
-    """Return what the names in texts are worth: texts × labels."""
-    return names.mentions(texts).worths(len(texts), names.nr_labels)
+def precisions(names, texts):
+    """Return the precision of the names in texts: texts × labels."""
+    return names.mentions(texts).precisions(len(texts), names.nr_labels)
 
 
 def held_out_worths(mentions, folds, shape):
     """Return the same for the documents of folds, at their places."""
     rows = np.concatenate(folds)[mentions.rows]
     order = np.argsort(rows, kind="stable")
-    return mentions._replace(rows=rows).only(order).worths(*shape)
+    return mentions._replace(rows=rows).only(order).precisions(*shape)
 
 
 def test_names_qualifiers_and_alternatives():
@@ -38,7 +38,7 @@ def test_a_name_that_is_always_right_is_worth_more():
     texts = ["alpha"] * 40 + ["gamma"] * 40
     Y = csr_matrix(np.array([[1, 0]] * 40 + [[0, 1]] * 10 + [[0, 0]] * 30, np.float32))
     names, _ = LabelNames.learn(["alpha", "gamma"], texts, Y)
-    alpha, gamma = worths(names, ["alpha", "gamma"]).diagonal()
+    alpha, gamma = precisions(names, ["alpha", "gamma"]).diagonal()
     assert alpha > 0.85
     assert 0.2 < gamma < 0.4
 
@@ -63,7 +63,7 @@ def test_labels_without_documents_are_found_by_their_names():
     Y = Y.tolil()
     Y[:, 3] = 0
     found, _ = LabelNames.learn(names, texts, Y.tocsr())
-    assert worths(found, [names[3]])[0, 3] > 0.02
+    assert precisions(found, [names[3]])[0, 3] > 0.02
 
 
 def test_saved_names_are_the_same(tmp_path):
@@ -71,7 +71,7 @@ def test_saved_names_are_the_same(tmp_path):
     learned, _ = LabelNames.learn(names, texts, Y)
     learned.save(tmp_path / "names")
     loaded = LabelNames.load(tmp_path / "names")
-    assert (worths(learned, texts) != worths(loaded, texts)).nnz == 0
+    assert (precisions(learned, texts) != precisions(loaded, texts)).nnz == 0
     learned.save(tmp_path / "again")
     assert (tmp_path / "names" / _FILE).read_bytes() == (tmp_path / "again" / _FILE).read_bytes()
 
@@ -116,9 +116,9 @@ def test_matches_of_labels_without_documents_say_nothing():
     elsewhere = held_out_worths(mentions, folds, Y.shape)
     rows = np.flatnonzero(elsewhere[:, [3]].toarray().ravel())
     assert len(rows) > 10
-    # The worth is that of similar names, in the training documents as in others, and not less with each match.
+    # The precision is that of similar names, in the training documents as in others, and not less with each match.
     held_out = elsewhere.toarray()[rows, 3]
-    assert np.allclose(worths(learned, texts).toarray()[rows, 3], held_out, atol=0.03)
+    assert np.allclose(precisions(learned, texts).toarray()[rows, 3], held_out, atol=0.03)
     assert len(np.unique(held_out)) <= NR_GRADES
     assert elsewhere[rows, 3].max() > 0.1
 
@@ -134,7 +134,7 @@ def test_a_hidden_label_is_read_as_if_no_document_had_it():
         expected = LabelNames.learn(names, texts, without.tocsr(), folds=folds)[1]
         own = [one.only((one.rows // 60 == fold) & (one.labels == label)) for one in (found, expected)]
         assert len(own[0].rows) > 1
-        assert np.array_equal(own[0].worth, own[1].worth)
+        assert np.array_equal(own[0].precision, own[1].precision)
 
 
 def test_added_names_are_found_as_if_they_had_been_there():
@@ -145,15 +145,15 @@ def test_added_names_are_found_as_if_they_had_been_there():
     empty = Y.tolil()
     empty[:, 30:] = 0
     whole, _ = LabelNames.learn(names, texts, empty.tocsr())
-    found, expected = worths(longer, texts), worths(whole, texts)
-    assert np.array_equal(found.toarray()[:, :30], worths(learned, texts).toarray())
+    found, expected = precisions(longer, texts), precisions(whole, texts)
+    assert np.array_equal(found.toarray()[:, :30], precisions(learned, texts).toarray())
     # Words that are in no name of the training have a weight of their own, which changes which matches are partial.
     both = (found[:, 30:40] > 0).multiply(expected[:, 30:] > 0)
     assert both.nnz > 0.9 * expected[:, 30:].nnz
-    assert worths(longer, ["unknown things"])[0, 40] > 0
+    assert precisions(longer, ["unknown things"])[0, 40] > 0
     assert longer.with_added(["more"]).nr_labels == 42
     again = learned.with_added(added).with_added(["entirely other\tunknown"])
-    assert np.array_equal(worths(again, texts).toarray(), found.toarray())
+    assert np.array_equal(precisions(again, texts).toarray(), found.toarray())
 
 
 def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_them():
@@ -172,5 +172,5 @@ def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_the
             is_right(whole.index, found, Y[others]),
             np.bincount(Y[others].indices, minlength=Y.shape[1]),
         )
-        elsewhere = dataclasses.replace(whole, worth=counted.worth())
-        assert (found_there[fold] != worths(elsewhere, [texts[row] for row in fold])).nnz == 0
+        elsewhere = dataclasses.replace(whole, precision=counted.precision())
+        assert (found_there[fold] != precisions(elsewhere, [texts[row] for row in fold])).nnz == 0

@@ -12,7 +12,7 @@ from xmc_tf.common.threads import map_in_order
 from xmc_tf.data import Texts
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import count_words, match_names
-from xmc_tf.label_names.reading import WordReading
+from xmc_tf.label_names.reading import WordOptions
 
 _BYTES = 1 << 20  # of text in a batch
 _TEXTS_PER_READ = 256
@@ -37,7 +37,7 @@ class Matches(NamedTuple):
         return Matches(before[self.splits], *(column[wanted] for column in self[1:]))
 
 
-def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: int = -1) -> Matches:
+def find_matches(index: NameIndex, texts: Texts, reading: WordOptions, threads: int = -1) -> Matches:
     """Find the names that match each text. The result does not depend on the number of threads."""
     arrays = tuple(kernel_view(array, array.dtype) for array in index)
     held = reading.for_kernels()
@@ -54,7 +54,7 @@ def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: 
     return Matches(splits, *columns)
 
 
-def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threads: int = -1) -> np.ndarray:
+def count_documents(words: np.ndarray, texts: Texts, reading: WordOptions, threads: int = -1) -> np.ndarray:
     """Return the number of texts that contain each word. ``words`` are ascending hashes of prefixes."""
     words, held = kernel_view(words, np.int64), reading.for_kernels()
     total = np.zeros(len(words), np.int64)

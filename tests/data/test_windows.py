@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data.reading import WindowEmbeddings, max_over_windows, window_bounds
+from xmc_tf.data.windows import WindowEmbeddings, max_over_windows, window_bounds
 
 
 @pytest.mark.parametrize(
