@@ -24,9 +24,9 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags
 
 from benchmarks.sides.corpora import read_corpus
-from xmc_tf.fusion import POOL
 from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params.pools import FUSED_LABELS
 
 SHARE = 0.1
 _KS = (1, 3, 5)
@@ -69,7 +69,7 @@ def measured(model: Any, texts: list[str], truth: csr_matrix, hidden: np.ndarray
     is_hidden = np.zeros(nr_labels, bool)
     is_hidden[hidden] = True
     # One prediction with all candidates of the rankers, because encoding takes most of the time.
-    every = model.predict(texts, only_topk=POOL)
+    every = model.predict(texts, only_topk=FUSED_LABELS)
     found, known = _best(every, np.ones(nr_labels, bool)), _best(every, ~is_hidden)
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     some = is_hidden[found.indices]

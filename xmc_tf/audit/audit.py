@@ -10,7 +10,7 @@ from xmc_tf.audit.evidence import PairEvidence, gather_evidence
 from xmc_tf.audit.label_error_model import weigh
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import POOL
+from xmc_tf.params.pools import FUSED_LABELS
 
 FEWEST_DOCUMENTS = 20
 MOST = 500
@@ -119,7 +119,11 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     """Describe the evidence for or against a label of a document in words."""
     row, label, Y = int(found.pairs.rows[pair]), int(found.pairs.labels[pair]), data.Y
     rank = round(float(np.exp(-found.column("rank")[pair])))
-    parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]
+    parts = [
+        f"prediction {rank} from the text"
+        if rank <= FUSED_LABELS
+        else f"not among the {FUSED_LABELS} predictions from the text"
+    ]
     if data.names is not None and found.named.nnz:
         precision = float(found.column("name")[pair])
         share = f" ({precision:.0%} of such texts have the label)"

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import POOL
 from xmc_tf.label_names import LabelNames
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import TrainWithout
 
@@ -73,7 +73,7 @@ def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
         rankers, X, post = train(trained_on, held_out)
-        best = rankers.predict(X, only_topk=POOL, post_processor=post, threads=threads)
+        best = rankers.predict(X, only_topk=FUSED_LABELS, post_processor=post, threads=threads)
         ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)
         union = csr_matrix(asked + ones)
         scores, margins = (rankers.predict_selected(X, union, post_processor=one) for one in (post, _UNBOUNDED))

@@ -2,7 +2,6 @@
 
 from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence, held_out_folds
 from xmc_tf.fusion.evidence import (
-    POOL,
     Decision,
     ProbabilityModel,
     ScoreHeldOut,
@@ -13,7 +12,6 @@ from xmc_tf.fusion.evidence import (
 from xmc_tf.fusion.fusion import Fusion
 
 __all__ = [
-    "POOL",
     "Decision",
     "EvidenceChoice",
     "Fusion",

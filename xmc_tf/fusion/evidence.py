@@ -23,7 +23,6 @@ from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
 
 _LOG = logging.getLogger(__name__)
-POOL = 30  # the number of best labels of the rankers that are candidates
 
 HIDDEN = 10  # in each fold, one in ten labels is treated as if it had no documents
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray], csr_matrix]
@@ -110,7 +109,7 @@ class ProbabilityModel:
 
     def combine(
         self,
-        scores: csr_matrix,  # the rankers' ``POOL`` best labels
+        scores: csr_matrix,  # the rankers' ``FUSED_LABELS`` best labels
         texts: Texts | None,
         only_topk: int,
         threshold: float,

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.fusion.features import VERSION
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
@@ -18,6 +18,7 @@ from xmc_tf.models.prediction import by_rankers, embedded, for_fusion, ranker_fe
 from xmc_tf.models.results import in_pieces
 from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.params.choices import MEANS
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
@@ -47,7 +48,7 @@ def evidence_stage(
         auxiliary = LazyModelFolder({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
         record: Record = {"ensemble_method": metadata.ensemble_method}
-        options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
+        options = for_fusion(auxiliary, PredictionOptions(only_topk=FUSED_LABELS, threads=recipe.threads))
         vectors: list[np.ndarray] = []
 
         def score_some(texts: Texts, X: Features | None) -> csr_matrix:

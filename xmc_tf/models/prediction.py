@@ -17,12 +17,12 @@ from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
+from xmc_tf.params.pools import LABELS_OF_PART
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.rankers.ensemble import TreeEnsemble, search_deeper, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
-POOL = 100  # labels that an ensemble takes from the label head and from the rankers
 
 
 def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
@@ -127,7 +127,7 @@ def scored(
         return blend(method, by_heads, found, size, model.new_to_head)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
-    return search_deeper(blended, _topk(model, options), POOL), embeddings[0]
+    return search_deeper(blended, _topk(model, options), LABELS_OF_PART), embeddings[0]
 
 
 def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:

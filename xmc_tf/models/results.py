@@ -7,7 +7,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import Features, TextFile, Texts
-from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import after_first, append_new, first_k
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -84,15 +85,15 @@ def fused(
     """Return the probabilities of the best labels: a matrix of documents × labels, each row sorted by probability.
 
     ``search(k)`` returns the k best labels, and embeddings of length 1 or None. A search for fewer labels must return
-    the beginning of the same list. The fusion combines the first POOL labels, whatever ``only_topk`` is; further labels
+    the beginning of the same list. The fusion combines the first FUSED_LABELS labels, whatever ``only_topk`` is; further labels
     follow in the rankers' order, with smaller probabilities.
     """
-    scores, vectors = search(max(only_topk, POOL))
-    pooled = first_k(scores, POOL)
-    if only_topk <= POOL:
+    scores, vectors = search(max(only_topk, FUSED_LABELS))
+    pooled = first_k(scores, FUSED_LABELS)
+    if only_topk <= FUSED_LABELS:
         return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors)
     found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors)
-    further = over_all_labels(after_first(scores, POOL), evidence.nr_labels, evidence.allowed)
+    further = over_all_labels(after_first(scores, FUSED_LABELS), evidence.nr_labels, evidence.allowed)
     found = first_k(append_new(found, further, shares=True), only_topk)
     return found if threshold is None else drop_below(found, threshold)
 

@@ -1,11 +1,11 @@
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import POOL, head_post_processor
+from xmc_tf.models.prediction import head_post_processor
 from xmc_tf.params.choices import MEANS
+from xmc_tf.params.pools import FUSED_LABELS, LABELS_OF_PART
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.export import ModelParts
@@ -28,7 +28,7 @@ def parts_of(model: LazyModelFolder) -> ModelParts:
     evidence = None
     if model.evidence is not None:
         post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
-        evidence = EvidenceParts(model.evidence.fusion, FUSED, post, model.evidence.names)
+        evidence = EvidenceParts(model.evidence.fusion, FUSED_LABELS, post, model.evidence.names)
     tfidf = model.tfidf if "features" in model.parts else None
     return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)
 
@@ -53,6 +53,6 @@ def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
     by_label = np.empty_like(rows)
     by_label[labels] = rows
     return LabelHeadParts(
-        by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL, method,
+        by_label, heads[0].scaling.factor, head_post_processor(model, method), LABELS_OF_PART, method,
         model.new_to_head,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
-from xmc_tf.fusion import POOL, ProbabilityModel, bounded_post_processor, decide
+from xmc_tf.fusion import ProbabilityModel, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.folder import read_metadata, read_names
@@ -21,6 +21,7 @@ from xmc_tf.models.model import Model, TrainingKeywords
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
@@ -230,7 +231,7 @@ class XRLinear(LinearParts, Model):
         evidence = None
         if self.evidence is not None:
             post = bounded_post_processor(self.post_processor)
-            evidence = EvidenceParts(self.evidence.fusion, POOL, post, self.evidence.names)
+            evidence = EvidenceParts(self.evidence.fusion, FUSED_LABELS, post, self.evidence.names)
         return ModelParts(self.ranker, self.names, self.tfidf if self.reads_text else None, evidence=evidence)
 
     @classmethod

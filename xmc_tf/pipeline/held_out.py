@@ -8,7 +8,6 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.data import Features
 from xmc_tf.fusion import (
-    POOL,
     EvidenceChoice,
     Obstacles,
     ScoreHeldOut,
@@ -17,6 +16,7 @@ from xmc_tf.fusion import (
     held_out_folds,
 )
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.fit import train_trees
 
@@ -101,7 +101,7 @@ def held_out_scorer(X: Features, Y: spmatrix, plant: BuildTrees, *, threads: int
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
         rankers, scored, post = train(trained_on, held_out, hidden)
-        return rankers.predict(scored, only_topk=POOL, post_processor=post, threads=threads)
+        return rankers.predict(scored, only_topk=FUSED_LABELS, post_processor=post, threads=threads)
 
     return score
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
+from xmc_tf.params.pools import LABELS_OF_TREE
 from xmc_tf.rankers.kernels.union import best_by_mean, place_scores, unite
 from xmc_tf.rankers.query_arrays import ranked_csr
 from xmc_tf.rankers.xlinear import XLinear
@@ -72,9 +73,6 @@ def first_k(found: csr_matrix, count: int) -> csr_matrix:
     out = csr_matrix(found.shape, dtype=np.float32)
     out.data, out.indices, out.indptr = found.data[kept].astype(np.float32), found.indices[kept], indptr
     return out
-
-
-POOL = 30  # labels that each tree finds in the first search; a label that a tree does not find counts as 0 in the mean
 
 
 @dataclass(eq=False)
@@ -140,7 +138,7 @@ class TreeEnsemble:
 
     def predict(
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
-        post_processor: str | None = None, threads: int = -1, first: int = POOL,
+        post_processor: str | None = None, threads: int = -1, first: int = LABELS_OF_TREE,
     ) -> csr_matrix:  # fmt: skip
         """Return the labels with the best mean scores over the trees. Each tree first finds ``first`` labels."""
         most = self.only_topk if only_topk is None else only_topk

@@ -27,7 +27,8 @@ from xmc_tf.features import Tfidf
 from xmc_tf.fusion import decide
 from xmc_tf.metrics import format_table
 from xmc_tf.params import DECISIONS, SEARCH, PredictionOptions
-from xmc_tf.rankers.ensemble import POOL, Rankers, trees_of
+from xmc_tf.params.pools import LABELS_OF_TREE
+from xmc_tf.rankers.ensemble import Rankers, trees_of
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
@@ -128,7 +129,7 @@ def export_model(
             searches.append(tree_search)
         linear: TreeSearch | MeanSearch = searches[0]
         if len(searches) > 1:
-            linear = MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
+            linear = MeanSearch(searches, LABELS_OF_TREE if parts.head is None else parts.head.pool)
         search: TreeSearch | MeanSearch | BlendedSearch = linear
         if parts.head is not None:
             assert dense is not None

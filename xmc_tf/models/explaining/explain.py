@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import Mentions
 from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.explaining.explanation import (
@@ -24,10 +24,10 @@ from xmc_tf.models.explaining.explanation import (
 )
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import POOL as ENSEMBLE_POOL
 from xmc_tf.models.prediction import method_of, own_features, predict, predict_by_heads, ranker_features, windows_of
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
+from xmc_tf.params.pools import FUSED_LABELS, LABELS_OF_PART
 from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
 from xmc_tf.rankers.ensemble import Rankers, trees_of
 
@@ -70,7 +70,7 @@ def explain_linear(
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
     matches = model.evidence.in_text(text) if model.evidence and text is not None else None
     # Label names cannot be found in features alone, so the difference is the contribution of the names.
-    nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and len(matches.labels) else None
+    nameless = predict(X, max(FUSED_LABELS, predicted.nnz)) if matches is not None and len(matches.labels) else None
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)
@@ -90,7 +90,7 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
     method = method_of(model, options)
     heads: dict[int, float] = {}
     if method != "concat-only":
-        more = dataclasses.replace(options, only_topk=max(predicted.nnz, ENSEMBLE_POOL))
+        more = dataclasses.replace(options, only_topk=max(predicted.nnz, LABELS_OF_PART))
         by_heads = predict_by_heads(model, windows, more)
         heads = dict(zip(by_heads.indices.tolist(), by_heads.data.tolist(), strict=True))
     of_rankers: set[int] = set()  # labels that the rankers score alone
@@ -109,7 +109,7 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
     if fused is not None and matches is not None and len(matches.labels):
         without = model.with_shared_parts()
         without.evidence = dataclasses.replace(fused, names=None)
-        nameless = predict(without, [text], X, dataclasses.replace(options, only_topk=max(POOL, predicted.nnz)))
+        nameless = predict(without, [text], X, dataclasses.replace(options, only_topk=max(FUSED_LABELS, predicted.nnz)))
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
