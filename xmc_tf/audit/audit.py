@@ -119,11 +119,9 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     """Describe the evidence for or against a label of a document in words."""
     row, label, Y = int(found.pairs.rows[pair]), int(found.pairs.labels[pair]), data.Y
     rank = round(float(np.exp(-found.column("rank")[pair])))
-    parts = [
-        f"prediction {rank} from the text"
-        if rank <= FUSED_LABELS
-        else f"not among the {FUSED_LABELS} predictions from the text"
-    ]
+    parts = [f"prediction {rank} from the text"]
+    if rank > FUSED_LABELS:
+        parts = [f"not among the {FUSED_LABELS} predictions from the text"]
     if data.names is not None and found.named.nnz:
         precision = float(found.column("name")[pair])
         share = f" ({precision:.0%} of such texts have the label)"

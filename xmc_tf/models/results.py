@@ -85,8 +85,8 @@ def fused(
     """Return the probabilities of the best labels: a matrix of documents × labels, each row sorted by probability.
 
     ``search(k)`` returns the k best labels, and embeddings of length 1 or None. A search for fewer labels must return
-    the beginning of the same list. The fusion combines the first FUSED_LABELS labels, whatever ``only_topk`` is; further labels
-    follow in the rankers' order, with smaller probabilities.
+    the beginning of the same list. The fusion combines the first ``FUSED_LABELS``, whatever ``only_topk`` is; further
+    labels follow in the rankers' order, with smaller probabilities.
     """
     scores, vectors = search(max(only_topk, FUSED_LABELS))
     pooled = first_k(scores, FUSED_LABELS)

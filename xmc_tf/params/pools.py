@@ -1,4 +1,4 @@
-"""How many labels of a document survive each stage of a prediction.
+"""The number of a document's labels that each stage of a prediction keeps.
 
 The beam search of a tree finds ``LABELS_OF_TREE``; their mean over the trees is the rankers' answer. With an encoder,
 an ensemble takes ``LABELS_OF_PART`` from the label head and from the rankers. The best ``FUSED_LABELS`` of what comes
