@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 def server(folder, tmp_path_factory):
     """Return a running server with tight limits."""
     log = tmp_path_factory.mktemp("server") / "log"
-    hosts = ("--allow-host", "models.example.org", "--allow-host", ".pages.example.org")
+    hosts = ("--allow-host", "models.example.org", "--allow-host", "One.Pages.example.org")
     with running(folder, "-k", "5", "--max-topk", "20", "--timeout", "2", *hosts, log=log) as one:
         yield one
 

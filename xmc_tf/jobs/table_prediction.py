@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.metrics.category_paths import CategoryPaths
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns, column_of_ids
+from xmc_tf.tables.column_names import IDS, column_of
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
@@ -89,7 +90,7 @@ def label_table(
 def _kept(source: TableReader, keep: str | None) -> list[int]:
     """Return the numbers of the columns to copy to the output (default: an identifier column, if there is one)."""
     if keep is None:
-        ids = column_of_ids(source.columns)
+        ids = column_of(source.columns, IDS)
         return [] if ids is None else [ids]
     if keep == "all":
         return list(range(len(source.columns)))

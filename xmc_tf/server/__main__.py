@@ -29,18 +29,13 @@ def parser() -> argparse.ArgumentParser:
         "folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
         "of which the highest is served",
     )
-    out.add_argument(
-        "--in-place", action="store_true",
-        help="serve the files of the folder themselves, not a copy in the temporary folder (TMPDIR): for models too "
-        "large to be copied; replace such a model only by renaming another folder to its name",
-    )  # fmt: skip
     out.add_argument("--name", default="xmc", help="name of the model in the URL")
     out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on; 0.0.0.0: all")
     out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
     out.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME",
-        help="answer requests to this host name too, and from its pages; may be repeated; .example.org: all names "
-        "below it; *: all (default: addresses, names without a dot, and the name of this machine)",
+        help="answer requests to this host name too, and from its pages; may be repeated (default: addresses, names "
+        "without a dot, and the name of this machine)",
     )  # fmt: skip
     answers = out.add_argument_group("answers")
     add = answers.add_argument
@@ -77,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    answers = arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime
-    served = ServedModel(folder, *answers, in_place=arguments.in_place)
+    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     routes = Predictions(
         served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),

@@ -17,36 +17,26 @@ class AllowedHosts:
 
     Args:
         own: names of the server. Only pages of the same host and port may send requests.
-        names: other allowed names, also of pages. ``.example.org`` allows all names below it, and ``*`` all names.
+        names: other allowed names, also of pages.
         only: whether other hosts are refused even if they are addresses, names without a dot, or missing.
     """
 
     def __init__(self, own: Iterable[str] = (), names: Iterable[str] = (), *, only: bool = False) -> None:
-        self._own, self._names = (frozenset(name.lower().rstrip(".") for name in listed) for listed in (own, names))
+        self._own, self._names = ({name.lower().rstrip(".") for name in listed} for listed in (own, names))
         self._only = only
 
     def check(self, request: Request) -> None:
         """Raise RefusedError for a request to another host, or from a page of another site."""
         more = "" if self._only else "; the server's flag --allow-host NAME allows others"
-        unknown = "this page is only available on this machine" if self._only else "unknown name of the server"
-        hosts = request.all_headers("host")
-        if len(hosts) > 1 or not (self._allows(hosts[0]) if hosts else not self._only):
+        hosts, origin = request.all_headers("host"), request.header("origin")
+        host = _name_of(hosts[0]) if len(hosts) == 1 else ""
+        is_safe = not hosts or (host and ("." not in host or _is_address(host)))
+        if not (host in self._own | self._names or (is_safe and not self._only)):
+            unknown = "this page is only available on this machine" if self._only else "unknown name of the server"
             raise RefusedError(403, unknown + more)
-        origin = request.header("origin")
-        if origin is None:
-            return
-        from_host = origin.partition("://")[2]
-        if [from_host] != hosts and not self._lists(_name_of(from_host)):
+        page = (origin or "").partition("://")[2]
+        if origin is not None and [page] != hosts and _name_of(page) not in self._names:
             raise RefusedError(403, f"this server accepts requests only from itself{more}")
-
-    def _allows(self, host: str) -> bool:
-        name = _name_of(host)
-        is_safe = not self._only and bool(name) and (_is_address(name) or "." not in name)
-        return name in self._own or is_safe or self._lists(name)
-
-    def _lists(self, name: str) -> bool:
-        parents = [name[at:] for at, letter in enumerate(name) if letter == "."]
-        return bool(name) and not self._names.isdisjoint((name, *parents, "*"))
 
 
 def _name_of(host: str) -> str:
@@ -59,7 +49,6 @@ def _name_of(host: str) -> str:
 
 def _is_address(name: str) -> bool:
     try:
-        ipaddress.ip_address(name)
+        return bool(ipaddress.ip_address(name))
     except ValueError:
         return False
-    return True

@@ -54,11 +54,7 @@ def load_copy(folder: Path, load: Callable[[Path], Result]) -> tuple[Result, Tem
     try:
         return load(Path(copy.name)), copy
     except InputError as error:
-        texts = (
-            text.replace(copy.name, str(folder)) for text in (error.problem, error.expected, error.received, error.fix)
-        )
-        problem, expected, received, fix = texts
-        raise InputError(problem, expected=expected, received=received, fix=fix) from None
+        raise InputError(str(error).replace(copy.name, str(folder))) from None
 
 
 def _copied(folder: Path) -> TemporaryFolder | None:

@@ -67,10 +67,10 @@ class ServedModel:
 
     def __init__(
         self, folder: str | Path, beam_size: int | None = None, threshold: float = float("-inf"),
-        threads: int = -1, runtime: str = "auto", in_place: bool = False,
+        threads: int = -1, runtime: str = "auto",
     ) -> None:  # fmt: skip
         self.folder = Path(folder)
-        self._options, self._runtime, self._in_place = (beam_size, threshold, threads), runtime, in_place
+        self._options, self._runtime = (beam_size, threshold, threads), runtime
         self._refreshing = threading.Lock()
         found = self._newest()
         if found is None:
@@ -110,10 +110,7 @@ class ServedModel:
             return True
 
     def _loaded(self, found: _Found) -> Version:
-        def read(folder: Path) -> Model:
-            return load(folder, runtime=self._runtime)
-
-        model, copy = (read(found.folder), None) if self._in_place else load_copy(found.folder, read)
+        model, copy = load_copy(found.folder, lambda folder: load(folder, runtime=self._runtime))
         # Without numbers, models that replace each other are counted.
         number = found.version or (self.current.number + 1 if hasattr(self, "current") else 1)
         version = Version(number, model, *self._options, copy)

@@ -28,8 +28,7 @@ _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false", "")
 _LEAST_COLUMNS = 3  # minimum number of columns of 0 and 1 that are labels if there are others too, such as prices
 _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
 _RECORDS = 0.01  # share of a column's cells that may hold dictionaries; their rows are left out
-_LEAST_LISTS, _SHARE_OF_LISTS = 3, 0.5  # documents with several labels, whose texts contain the cell of labels
-_LEAST_SINGLE, _SHARE_OF_ALL = 20, 0.95  # documents with any number of labels
+_LEAST_COPIES, _COPIES = 20, 0.95  # number and share of the documents whose texts contain the cell of their labels
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def choose_columns(
     labels = places[0] if places else None
     taken = (*places, *(at for at, _ in indicators))
     texts = choice.texts((*taken, document), labels)
-    ids = column_of_ids(columns, (*places, *texts)) if options.ids is None else choice.place(options.ids, "id")
+    ids = column_of(columns, IDS, (*places, *texts)) if options.ids is None else choice.place(options.ids, "id")
     trained = options.trained
     same_text = document is None and options.document is None and trained is not None and trained.same_text
     found = Columns(texts, labels, "", document, ids, same_text, indicators, more_labels=places[1:])
@@ -246,7 +245,7 @@ class _Choice:
         """Return the positions and names of the columns of 0 and 1, each of which stands for a label."""
         columns = self.columns
         longest = max(range(len(columns)), key=self.mean_length, default=0)
-        taken = {document, longest, column_of(columns, TEXTS), column_of_ids(columns)}
+        taken = {document, longest, column_of(columns, TEXTS), column_of(columns, IDS)}
         taken |= {self.place(one, "text") for one in self.options.text or ()}
         free = [at for at in range(len(columns)) if at not in taken]
         places = [at for at in free if _are_zeros_and_ones(row[at] for row in self.rows)]
@@ -264,7 +263,8 @@ class _Choice:
         found = column_of(columns, TEXTS, taken)
         if found is None:
             rest = [at for at in range(len(columns)) if at not in taken and self.plain[at] not in NO_TEXTS]
-            rest = [at for at in rest if not is_of_labels(columns[at]) and not self.records(at)]
+            rest = [at for at in rest if not is_of_labels(columns[at])]
+            rest = [at for at in rest if not any(is_record(row[at], False) for row in self.rows)]
             found = max(rest, key=self.mean_length, default=None)
         if found is None and not self.labelled:  # the only column left
             found = labels
@@ -279,10 +279,6 @@ class _Choice:
             self.guess(f"texts: column {columns[found]!r}", "text")
         return (found,)
 
-    def records(self, at: int, of_labels: bool = False) -> list[Any]:
-        """Return the cells of a column that hold dictionaries."""
-        return [row[at] for row in self.rows if is_record(row[at], of_labels)]
-
     def check(self, found: Columns, labels: Sequence[int]) -> None:
         """Raise an error if a text column is a label column, or if many cells hold dictionaries."""
         if both := set(found.texts) & set(labels):
@@ -294,7 +290,7 @@ class _Choice:
             )
         for what, places in (("text", found.texts), ("label", found.label_places if self.labelled else ())):
             for at in places:
-                records = self.records(at, what == "label")
+                records = [row[at] for row in self.rows if is_record(row[at], what == "label")]
                 if len(records) > _RECORDS * len(self.rows):
                     parts = ", ".join(_parts_of(self.columns[at], self.columns)[:20])
                     raise InputError(
@@ -305,20 +301,16 @@ class _Choice:
 
     def warn_of_labels_in_texts(self, found: Columns) -> None:
         """Warn if most texts contain the cell that holds their labels."""
-        several, single = list[bool](), list[bool]()
+        contained = []
         for row in self.rows:
             if not found.fault(row) and (labels := found.labels_of(row)):
                 pattern = r"\W+".join(map(re.escape, labels))
-                contained = re.search(rf"(?<!\w){pattern}(?!\w)", found.text_of(row)) is not None
-                (several if len(labels) > 1 else single).append(contained)
-        every = several + single
-        if (sum(several) >= max(_LEAST_LISTS, _SHARE_OF_LISTS * len(several))) or (
-            len(every) >= _LEAST_SINGLE and sum(every) >= _SHARE_OF_ALL * len(every)
-        ):
+                contained.append(re.search(rf"(?<!\w){pattern}(?!\w)", found.text_of(row)) is not None)
+        if sum(contained) >= max(_LEAST_COPIES, _COPIES * len(contained)):
             _LOG.warning(
                 "%s: %s of the first %s texts contain their labels as the label column has them: a model learns to "
                 "copy them, and its measures are far too high; name other text columns: %s", self.name,
-                f"{sum(every):,}", f"{len(every):,}", self.options.named("text"),
+                f"{sum(contained):,}", f"{len(contained):,}", self.options.named("text"),
             )  # fmt: skip
 
     def merged(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
@@ -413,11 +405,6 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
     raise InputError(problem, expected=f"one of {shown}", fix=flag)
 
 
-def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
-    """Return the position of the column of document identifiers, found by common names; None if there is none."""
-    return column_of(columns, IDS, taken)
-
-
 def _several(names: str, columns: Sequence[str]) -> list[str]:
     """Return the column names in a comma-separated text, which may itself be the name of a column."""
     return [names] if names in columns else names.split(",")
@@ -453,10 +440,9 @@ def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
 
 def _labels(cell: Any, separator: str) -> list[str]:
     """Return the labels of a cell, in order."""
-    if not isinstance(cell, list | tuple | set | frozenset):
+    if not isinstance(cell, list | tuple):
         return labels_in(_text(cell), separator)
-    found = sorted(map(_text, cell)) if isinstance(cell, set | frozenset) else map(_text, cell)
-    return list(dict.fromkeys(label for one in found if (label := one.strip())))
+    return list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
 
 
 def _text(value: Any) -> str:
@@ -464,9 +450,8 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
-    if isinstance(value, list | tuple | set | frozenset):
-        parts = sorted(map(_text, value)) if isinstance(value, set | frozenset) else map(_text, value)
-        return "\n".join(part for part in parts if part.strip())
+    if isinstance(value, list | tuple):
+        return "\n".join(part for part in map(_text, value) if part.strip())
     if isinstance(value, Mapping):
         raise InputError("a cell holds a dictionary", expected="a text or a list", received=repr(value)[:80])
     if isinstance(value, float):  # a column of whole numbers with a missing cell arrives as 3.0

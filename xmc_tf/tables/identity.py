@@ -1,9 +1,7 @@
 """Identify a table by its content: a hash of all that is read, whatever its names, sizes and times of change."""
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgpack
 
@@ -24,8 +22,8 @@ _CONTENTS = {
 
 def content_of(source: TableReader) -> str:
     """Return a hash of a table: of its files or, if it has none, of its rows."""
-    found = [_of_files(part) if part.files else _of_rows(part) for part in source.parts]
-    return found[0] if len(found) == 1 else _joined(found)
+    found = [one for part in source.parts for one in (_of_files(part) if part.files else [_of_rows(part)])]
+    return hashlib.blake2b("\n".join(found).encode(), digest_size=16).hexdigest()
 
 
 def store_contents(store: TableStore) -> dict[str, str]:
@@ -40,34 +38,20 @@ def store_contents(store: TableStore) -> dict[str, str]:
     return found
 
 
-def _of_files(source: TableReader) -> str:
-    files: Sequence[Path] = source.files
-    total = sum(path.stat().st_size for path in files)
+def _of_files(source: TableReader) -> list[str]:
+    total = sum(path.stat().st_size for path in source.files)
     with Progress(f"checking {Path(source.name).name}", total, "bytes") as progress:
-        found = [content_hash(path, progress.add) for path in files]
-    if len(found) == 1:  # which may be renamed
-        return found[0]
-    # The endings show which files of a folder belong together.
-    return _joined([f"{path.suffix} {one}" for path, one in zip(files, found, strict=True)])
+        # The endings show which files of a folder belong together.
+        return [f"{path.suffix} {content_hash(path, progress.add)}" for path in source.files]
 
 
 def _of_rows(source: TableReader) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    packer = msgpack.Packer(default=_packable, unicode_errors="surrogatepass")
+    # A cell of any other type counts as its type and its text.
+    packer = msgpack.Packer(default=lambda cell: [type(cell).__name__, str(cell)], unicode_errors="surrogatepass")
     with Progress(f"checking {Path(source.name).name}", source.size, source.unit) as progress:
         for number, row in enumerate(source.records(), 1):
             digest.update(packer.pack(row.cells if isinstance(row, TableRow) else list(row)))
             if number % _SHOWN == 0:
                 progress.add(_SHOWN)
     return digest.hexdigest()
-
-
-def _packable(cell: Any) -> list[Any]:
-    """Return a cell of any other type as its type and its text; the order of a set does not matter."""
-    if isinstance(cell, set | frozenset):
-        return ["set", *sorted(map(repr, cell))]
-    return [type(cell).__name__, str(cell)]
-
-
-def _joined(hashes: Sequence[str]) -> str:
-    return hashlib.blake2b("\n".join(hashes).encode(), digest_size=16).hexdigest()

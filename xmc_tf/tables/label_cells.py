@@ -10,16 +10,15 @@ from typing import Any
 
 SEPARATORS = ("\t", "|", ";", ",")
 BRACKETS = "[]"
-"""The separator of cells that are lists or sets in Python or JSON syntax: ``['baking', 'bread']``."""
+"""The separator of cells that are lists in Python or JSON syntax: ``['baking', 'bread']``."""
 FASTTEXT = "__label__"
 _LONGEST_LABEL = 200  # characters
 _MOST_LONG = 0.02  # share of the parts of cells that may be longer, so that one odd cell does not decide
 _PATH = re.compile(r"\S\s*(?:>|→|»)\s*\S")
 _FEW, _USUAL_LENGTH = 30, 40  # rows, among which labels seldom occur again; characters of a usual label
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_LIST = re.compile(r"""\s*(?:\[.*\]|\{.*\}|\(\s*['"].*\))\s*""", re.DOTALL)
-# Python 2 writes u'…', and NumPy np.str_('…').
-_IN_LIST = re.compile(rf"""(?:[uUbB]|np\.str_\()?({_QUOTED})\)?|([^,\[\]'"\s][^,\[\]]*)""", re.DOTALL)
+_LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+_IN_LIST = re.compile(rf"""({_QUOTED})|([^,\[\]'"\s][^,\[\]]*)""", re.DOTALL)
 _RECORD = re.compile(rf"\s*[\[(]?\s*\{{\s*(?:{_QUOTED})\s*:", re.DOTALL)
 _MISSING = ("None", "null", "nan", "NaN")
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
@@ -121,7 +120,7 @@ def is_record(value: Any, of_labels: bool) -> bool:
     """Return whether a cell holds a dictionary or, if it should hold labels, lists or a dictionary as text."""
     if isinstance(value, str):
         return of_labels and _RECORD.match(value) is not None
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return any(is_record(one, of_labels) or (of_labels and isinstance(one, list | tuple)) for one in value)
     return isinstance(value, Mapping)
 

@@ -143,7 +143,7 @@ def is_of_another(database: Path, table: Path) -> bool:
     store, name = TableStore.open(database), _name_of(table)
     another = _is_another(store, name, {})
     if another and table.is_file():  # the table may have been renamed
-        another = _is_another(store, name, {"content": content_hash(table)})
+        another = _is_another(store, name, {"content": content_of(open_source(table))})
     store.close()
     return another
 
@@ -153,11 +153,9 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     before, named = store.meta("source") or {}, store.meta("table")
     if name is None:  # a DataFrame, which is recognized by its columns
         same_name = named is None and list(source.get("columns", ())) == before.get("columns")
-    elif named is None:  # written by a version that stored no names, or from a DataFrame
-        same_name = "checksum" in before and source.get("kind") in (None, before.get("kind"))
-    else:
-        same_name = named == name
-    return not same_name and ("content" not in source or source["content"] != before.get("content"))
+    else:  # earlier versions stored no names of tables
+        same_name = named == name or (named is None and "checksum" in before)
+    return not same_name and source.get("content", "") != before.get("content")
 
 
 def _begin_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from xmc_tf.tables.columns import column_of_ids
+from xmc_tf.tables.column_names import IDS, column_of
 from xmc_tf.tables.splits import SPLITS, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
 
@@ -71,7 +71,7 @@ def summary_of(store: TableStore) -> Summary:
     unused: tuple[str, ...] = ()
     if columns is not None:
         labels = {columns.labels, *(columns.labels or "").split(",")}
-        used, ids = {*columns.texts, *labels, columns.document, *columns.indicators}, column_of_ids(names)
+        used, ids = {*columns.texts, *labels, columns.document, *columns.indicators}, column_of(names, IDS)
         unused = tuple(name for at, name in enumerate(names) if name not in used and at != ids)
     return Summary(
         {split: store.count(split) for split in SPLITS},

@@ -107,13 +107,11 @@ class TrainingData:
 
     def holds(self, X: Features, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each document, whether a row with its features has all its labels, and whether one has not."""
-        same, other = np.zeros((2, Y.shape[0]), bool)
-        for document, rows in enumerate(self.rows_like(X)):
-            labels = set(Y.indices[Y.indptr[document] : Y.indptr[document + 1]].tolist())
-            known = [labels <= {*self.Y.indices[self.Y.indptr[row] : self.Y.indptr[row + 1]].tolist()} for row in rows]
-            same[document], other[document] = any(known), bool(known) and not any(known)
+        mine, labels = (np.split(one.indices, one.indptr[1:-1]) for one in (self.Y, Y))
+        known = [[{*own} <= {*mine[row]} for row in rows] for own, rows in zip(labels, self.rows_like(X), strict=True)]
+        same, there = np.array([(any(own), bool(own)) for own in known], bool).reshape(-1, 2).T
         # Documents of which no word is known have the same features, but need not be the same.
-        return same & (np.diff(csr_matrix(X.sparse).indptr) > 0), other
+        return same & (np.diff(csr_matrix(X.sparse).indptr) > 0), there & ~same
 
     def save(self, place: Path) -> None:
         save_matrix(place / "X.npz", self.X)

@@ -1,5 +1,6 @@
 """Open tables in any format, which is detected from the content and then from the file name."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from xmc_tf.tables.reading.line_formats import (
 from xmc_tf.tables.reading.nested import flattened
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader
-from xmc_tf.tables.reading.structured import Frame, JsonArray, JsonLines, ParquetFile, SqliteTable
+from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
 from xmc_tf.tables.reading.text_files import first_lines, packing, unpacked_name
 
 _SUFFIXES = {
@@ -68,8 +69,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
     if kind == "sqlite":
         return flattened(SqliteTable(path, options.table))
     if kind == "jsonl":
-        reader = JsonArray if JsonArray.matches(first_lines(path)[1]) else JsonLines
-        return flattened(reader(path, encoding=options.encoding))
+        return flattened(JsonLines(path, encoding=options.encoding))
     if kind in _OF_ONE_FORM:
         return _OF_ONE_FORM[kind](path)
     separator = "\t" if options.kind == "tsv" else None
@@ -100,7 +100,7 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
     if packed and AnnifTsv.matches(lines):
         return "annif-tsv"
-    if b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") or JsonArray.matches(lines):
+    if re.match(rb"[\xef\xbb\xbf\s]*(\{|\[\s*\{)", b"".join(lines)):
         return "jsonl"
     if PecosLines.matches(lines):
         return "pecos-lines"

@@ -1,17 +1,14 @@
 """Read tables from JSON lines, Parquet, SQLite and DataFrames."""
 
-import json
-import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import count, islice
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import MOST_BYTES, parse_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.connections import foreign_database
@@ -20,76 +17,50 @@ from xmc_tf.tables.reading.text_files import named, opened_text, packing, text_e
 
 _SAMPLE = 1000
 _BATCH = 4096
-_PIECE = 1 << 20  # characters
-_ARRAY = re.compile(rb"\[\s*\{|\{\s*[\r\n]")
 MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines(TableReader):
-    """A file with one JSON object per line. Keys that do not occur in the first thousand lines are ignored."""
+    """A file with one JSON object per line, or an array of objects. Keys that the first thousand lack are ignored."""
 
     unit = "MB"
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name, self.files = path, str(path), (path,)
         self.encoding = text_encoding(path, encoding)
-        self.kind = f"JSON lines in {named(self.encoding)}" + (
-            f", packed by {method}" if (method := packing(path)) else ""
-        )
+        method = packing(path)
+        self.kind = f"JSON lines in {named(self.encoding)}" + (f", packed by {method}" if method else "")
         self.size = max(unpacked_size(path) >> 20, 1)
         keys: dict[str, None] = {}
-        with opened_text(self.path, self.encoding) as file:
-            for _, line in islice(self._texts(file), _SAMPLE):
-                value = _object(line)
-                if isinstance(value, dict):
-                    keys |= dict.fromkeys(map(str, value))
+        for _, _, value in islice(self._values(), _SAMPLE):
+            if isinstance(value, dict):
+                keys |= dict.fromkeys(map(str, value))
         self.columns = list(keys)
         if not keys:
-            expected = 'one object per line, such as {"text": "…", "labels": ["…"]}'
+            expected = 'one object per line, such as {"text": "…", "labels": ["…"]}, or an array of objects'
             raise InputError(f"{path} holds no JSON objects", expected=expected)
 
     def records(self) -> Iterator[TableRow | BadRow]:
+        for number, text, value in self._values():
+            if isinstance(value, dict):
+                yield TableRow(number, [value.get(key) for key in self.columns])
+            else:
+                yield BadRow(number, value if isinstance(value, str) else "not a JSON object", text.strip()[:80])
+
+    def _values(self) -> Iterator[tuple[int, str, Any]]:
+        """Yield the number, the text and the value of each line, or of each element of an array."""
         self.read = 0
         with opened_text(self.path, self.encoding) as file:
-            for number, line in self._texts(file):
+            for number, line in enumerate(file, 1):
                 self.read += len(line)
-                if not line.strip():
-                    continue
-                value = _object(line)
-                if isinstance(value, dict):
-                    yield TableRow(number, [value.get(key) for key in self.columns])
-                else:
-                    yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
-
-    def _texts(self, file: IO[str]) -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of each object."""
-        return enumerate(file, 1)
-
-
-class JsonArray(JsonLines):
-    """A file with a JSON array of objects, or with objects that are written over several lines."""
-
-    @staticmethod
-    def matches(lines: Sequence[bytes]) -> bool:
-        return _ARRAY.match(b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t")) is not None
-
-    def _texts(self, file: IO[str]) -> Iterator[tuple[int, str]]:
-        decoder, text, at = json.JSONDecoder(), "", 0
-        for number in count(1):
-            while True:
-                at = re.compile(r"[\s,\[\]\ufeff]*").match(text, at).end()  # type: ignore[union-attr]
-                with suppress(ValueError, RecursionError):
-                    end = decoder.raw_decode(text, at)[1]
-                    break
-                # The object is cut off, or damaged: where the next one begins is then unknown.
-                piece = file.read(max(_PIECE, len(text) - at)) if len(text) - at < MOST_BYTES else ""
-                if not piece:
-                    if at < len(text):
-                        yield number, text[at:]
+                if number == 1 and line.lstrip("\ufeff \t\r\n")[:1] == "[":
+                    found = _object(line + file.read())
+                    yield from (
+                        (at, str(one), one) for at, one in enumerate(found if isinstance(found, list) else (), 1)
+                    )
                     return
-                text, at = text[at:] + piece, 0
-            yield number, text[at:end]
-            at = end
+                if line.strip():
+                    yield number, line, _object(line)
 
 
 class ParquetFile(TableReader):

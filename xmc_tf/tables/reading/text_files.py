@@ -1,11 +1,9 @@
 """Open text files, which may be compressed, and detect their encoding."""
 
-import bz2
 import codecs
 import gzip
 import io
 import logging
-import lzma
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,8 +13,7 @@ from xmc_tf.common.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _PIECE, _BUFFER = 1 << 20, 1 << 16
-_PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
-_OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+_PACKINGS = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
 _MOST_STRAY = 0.05  # share of the characters outside ASCII that may be damaged in UTF-8
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LINES, _LONGEST_LINE = 20, 1 << 20  # by which a format is detected
@@ -27,13 +24,11 @@ class _Unpacked(io.RawIOBase):
     """A compressed file; reading raises `InputError` if it is damaged."""
 
     def __init__(self, path: Path) -> None:
-        method = packing(path)
-        member = _only_member(path) if method == "zip" else ""
+        member = _only_member(path) if packing(path) == "zip" else ""
         self.name, self._packed, self._unpacked = path, path.open("rb"), 0
+        self._content: Any = gzip.GzipFile(fileobj=self._packed)
         if member:
-            self._content: Any = zipfile.ZipFile(self._packed).open(member)  # noqa: SIM115
-        else:
-            self._content = _OPEN[method](self._packed)
+            self._content = zipfile.ZipFile(self._packed).open(member)  # noqa: SIM115
 
     def readable(self) -> bool:
         return True
@@ -41,7 +36,7 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         try:
             content = self._content.read(len(buffer))
-        except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        except (EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
             problem = f"{self.name!s} is damaged: {error}"
             raise InputError(problem, expected=f"a complete {packing(self.name)} file", fix="copy it again") from None
         self._unpacked += len(content)
