@@ -22,8 +22,7 @@ from xmc_tf.demo.corpus import build
 from xmc_tf.demo.encoder import make_tiny
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering
-from xmc_tf.server.page.files import FILES
-from xmc_tf.server.page.routes import page_application
+from xmc_tf.server.page.routes import FILES, page_application
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {

@@ -17,10 +17,17 @@ def packages(text):
     return {re.split(r"[ <>=]", line)[0] for line in text.split("\n") if line and not line.startswith("#")}
 
 
-def test_the_core_needs_six_packages():
+def test_the_core_needs_seven_packages():
     assert packages(CONFIG["options"]["install_requires"]) == {
-        "msgpack", "numba", "numpy", "py3langid", "scipy", "simplemma",
+        "jinja2", "msgpack", "numba", "numpy", "py3langid", "scipy", "simplemma",
     }  # fmt: skip
+
+
+def test_every_data_file_is_installed():
+    root = Path(__file__).parents[2] / "xmc_tf"
+    patterns = CONFIG["options.package_data"]["*"].split(", ")
+    files = [path for path in root.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".nbi", ".nbc")]
+    assert [path for path in files if not any(path.match(pattern) for pattern in patterns)] == []
 
 
 def test_every_extra_that_is_named_exists():

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from tests.report.cases import inputs, matrices
 from xmc_tf.report import make_report
-from xmc_tf.report.page.overview import _by_threshold
+from xmc_tf.report.page.overview import by_threshold
 from xmc_tf.report.sections.labels import measure_coverage
 from xmc_tf.report.sections.scores import Pairs, find_thresholds, measure_calibration
 
@@ -49,7 +49,7 @@ def test_the_best_threshold_and_those_for_a_precision_are_the_best_there_are(pai
 def test_a_best_threshold_of_zero_has_a_chart():
     rows = np.arange(2)
     found = find_thresholds(Pairs(rows, rows, np.zeros(2), np.ones(2, bool), 2, 2, 2))
-    assert "threshold" in _by_threshold(found.curve, 0.0)
+    assert by_threshold(found.curve, 0.0).x.title == "threshold"
 
 
 def test_calibration_is_the_weighted_distance_by_bin():

@@ -21,8 +21,7 @@ from xmc_tf.server.application import Application
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page import routes
 from xmc_tf.server.page.answering import Answering
-from xmc_tf.server.page.files import FILES
-from xmc_tf.server.page.routes import LIMITS, Page
+from xmc_tf.server.page.routes import FILES, LIMITS, Page
 
 _JSON = {"Content-Type": "application/json"}
 TEXT = documents(1, seed=41)[0][0]

@@ -7,8 +7,8 @@ from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
 from xmc_tf.audit.data import DUPLICATES, MISSING, NOUNS, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_files
-from xmc_tf.report.page.elements import Cell, Html, name, paragraph, section, table, text
-from xmc_tf.report.page.page import GENERATOR, whole_page
+from xmc_tf.report.page.elements import Cell, Table, clean, name
+from xmc_tf.report.page.page import GENERATOR, render
 from xmc_tf.report.writing import write_csv
 
 FINDINGS, PAGE = "findings.csv", "audit.html"
@@ -47,8 +47,10 @@ def write_audit(
     folder = Path(folder)
     with atomic_files(folder / PAGE, folder / FINDINGS) as (page, findings):
         write_csv(findings, HEADER, _rows(audit, ids or {}))
-        body = "\n".join(filter(None, [_summary(audit), *(_findings(audit, kind) for kind in KINDS)]))
-        page.write_text(whole_page(title, text(str(audit), 300), body, FINDINGS), encoding="utf-8", errors="replace")
+        tables = {kind: _table(audit, kind) for kind in KINDS if audit.of_kind(kind)}
+        content = {"audit": audit, "kinds": KINDS, "nouns": NOUNS, "tables": tables, "file": FINDINGS}
+        html = render("audit.html", title, str(audit), FINDINGS, **content)
+        page.write_text(html, encoding="utf-8", errors="replace")
     return folder / PAGE
 
 
@@ -69,42 +71,22 @@ def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
         yield [values[column] for column in HEADER]
 
 
-def _summary(audit: Audit) -> Html:
-    lines = "".join(f"<li>{text(audit.counted(kind))}. {text(about)}</li>" for kind, about in KINDS.items())
-    return section(
-        "summary", "Summary", paragraph("Each document was checked by rankers that were trained without it."),
-        f"<ul>{lines}</ul>",
-        paragraph(
-            f"To accept corrections, write yes in the column accept of {FINDINGS}, for findings of the kinds missing "
-            f"and wrong, and run: <code>xmc-tf append TABLE -m MODEL --accepted {FINDINGS}</code>"
-        ),
-    )  # fmt: skip
-
-
-def _findings(audit: Audit, kind: str) -> Html:
-    found = audit.of_kind(kind)
-    if not found:
-        return ""
-    rows = [_cells(audit, one) for one in found[:_SHOWN]]
-    rest = f" The table shows {len(rows):,} of {len(found):,}; {FINDINGS} has all of them."
-    about = KINDS[kind] + (rest if len(rows) < len(found) else "")
-    title = NOUNS[kind][1].capitalize()
+def _table(audit: Audit, kind: str) -> Table:
     numbers = ["sure"] if kind in (MISSING, WRONG) else ["sure", "gain"]  # of a single label, both are the same
-    identifier = kind.replace(" ", "")
-    columns = [*_TEXTS[kind], *numbers]
-    caption, tall = f"{title}, largest gain first", f"{identifier}-table"
-    html = table(caption, columns, rows, style="sortable findings", tall=tall, about=_HINTS)
-    return section(identifier, title, paragraph(text(about, 300), "note"), html)
+    title, identifier = NOUNS[kind][1].capitalize(), f"{kind.replace(' ', '')}-table"
+    rows = [_cells(audit, one, numbers) for one in audit.of_kind(kind)[:_SHOWN]]
+    return Table(
+        f"{title}, largest gain first", [*_TEXTS[kind], *numbers], rows, "sortable findings", identifier, _HINTS
+    )
 
 
-def _cells(audit: Audit, one: Finding) -> list[Cell]:
+def _cells(audit: Audit, one: Finding, numbers: Iterable[str]) -> list[Cell]:
     data = audit.data
     cells = {
         "document": "" if one.row is None else name(data.document_name(one.row)),
         "label": "" if one.label is None else name(data.label_name(one.label)),
         "other label": "" if one.other is None or one.row is not None else name(data.label_name(one.other)),
-        "text": text(audit.text_of(one), _PAGE_TEXT), "why": text(one.why, 500),
+        "text": clean(audit.text_of(one), _PAGE_TEXT), "why": clean(one.why, 500),
     }  # fmt: skip
     texts = [Cell(cells[title], kind="text", style=title.split()[-1]) for title in _TEXTS[one.kind]]
-    sure, gain = (Cell(f"{getattr(one, what):.2f}", getattr(one, what), style=what) for what in ("sure", "gain"))
-    return [*texts, sure] if one.kind in (MISSING, WRONG) else [*texts, sure, gain]
+    return texts + [Cell(f"{getattr(one, what):.2f}", getattr(one, what), style=what) for what in numbers]

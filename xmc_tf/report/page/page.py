@@ -1,64 +1,59 @@
+"""The page as HTML without external resources, from the templates beside this file."""
+
 import base64
 import hashlib
 import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from xmc_tf.report.page import labels, overview
-from xmc_tf.report.page.assets import SCRIPT, STYLE
-from xmc_tf.report.page.elements import Html, text
+from xmc_tf.report.page.elements import clean, name, percent, thousands
 from xmc_tf.report.report import Report
 
-_SECTIONS = (
-    overview.overview, overview.thresholds, overview.metrics, labels.labels, labels.confusion, labels.examples,
-    overview.calibration, labels.coverage, overview.learning, overview.settings,
-)  # fmt: skip
-GENERATOR = '<meta name="generator" content="xmc_tf">'
+GENERATOR = Markup('<meta name="generator" content="xmc_tf">')
+_TEMPLATES = Path(__file__).with_name("templates")
 _TITLE_LENGTH = 300
 
 
-def to_html(report: Report) -> Html:
-    body = "\n".join(filter(None, (part(report) for part in _SECTIONS)))
+def to_html(report: Report) -> str:
     comparison = report.comparison
     about = (
         f"{comparison.documents:,} documents, {comparison.labels:,} labels, "
         f"{comparison.labels_per_document:.2f} labels per document"
     )
     beside = f"report.json, {labels.LABELS_FILE}, thresholds.csv and {labels.CONFUSIONS_FILE}"
-    return whole_page(report.inputs.title, about, body, beside)
+    content = {"report": report, "overview": overview, "labels": labels}
+    return render("report.html", report.inputs.title, about, beside, **content)
 
 
-def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
+def render(template: str, title: str, about: str, beside: str, **content: Any) -> str:
     """Return a page with links to its sections. ``beside`` names the files that contain the data of the page."""
-    found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
-    contents = "".join(f'<li><a href="#{identifier}">{heading}</a></li>' for identifier, heading in found)
-    title = text(title, _TITLE_LENGTH)
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Whatever a text contains, nothing is loaded, and no other script runs.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-{GENERATOR}
-<title>{title}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<a class="skip" href="#summary">Skip to the summary</a>
-<div class="layout">
-<header>
-<h1><bdi>{title}</bdi></h1>
-<p>{about}</p>
-</header>
-<nav aria-label="Contents"><ul>{contents}</ul></nav>
-<main>
-{body}
-</main>
-<footer>Made by xmc_tf. The data of this page are also in the files beside it: {beside}.</footer>
-</div>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+    environment, script = _environment(), _file("sort.js")
+    body = environment.get_template(template).render(content)
+    return environment.get_template("page.html").render(
+        title=clean(title, _TITLE_LENGTH), about=clean(about, _TITLE_LENGTH), body=Markup(body), beside=beside,
+        contents=re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body), generator=GENERATOR,
+        style=_file("style.css"), script=script,
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )  # fmt: skip
+
+
+def _file(name: str) -> Markup:
+    return Markup((_TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> Environment:
+    """Return the environment of the templates, which escape every text that is not Markup."""
+    out = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    out.filters |= {
+        "name": name, "percent": percent, "px": "{:.1f}".format, "shown": clean, "thousands": thousands,
+    }  # fmt: skip
+    return out

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from xmc_tf.common.errors import InputError
@@ -11,12 +12,19 @@ from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.server.access import LOCAL, AllowedHosts
 from xmc_tf.server.application import Application, HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.page.answering import PageAnswers
-from xmc_tf.server.page.files import FILES
 
 _LOG = logging.getLogger(__name__)
 _ALLOWED = AllowedHosts(LOCAL, only=True)
 # Enough for a text of 1 MB in any JSON encoding.
 LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
+# Path -> content type and content. The page has no external resources.
+FILES = {
+    path: (f"{kind}; charset=utf-8", Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for path, name, kind in (
+        ("/", "page.html", "text/html"), ("/page.css", "page.css", "text/css"),
+        ("/page.js", "page.js", "text/javascript"),
+    )
+}  # fmt: skip
 _ANSWER_S = 2 * LIMITS.seconds  # for the model; soon after, the connection of a request without an answer is closed
 
 
