@@ -115,7 +115,8 @@ def check_callbacks_decide_the_same(world):
     assert all(one == results[0] for one in results)
     assert len(results[0]) == 2
     schedule = CALLBACKS.LearningRateScheduler(lambda epoch, rate: 0.25)
-    model.fit(ours, epochs=1, callbacks=[schedule], verbose=0)
+    histograms = CALLBACKS.TensorBoard(tempfile.mkdtemp(), histogram_freq=1, write_images=True)  # of a rank's own rows
+    model.fit(ours, epochs=1, callbacks=[schedule, histograms], verbose=0)
     assert float(model.optimizer.learning_rate) == 0.25
 
 
@@ -189,6 +190,13 @@ class OwnStep(keras.Sequential):
         return {"loss": loss}
 
 
+class BruteForceRetrieval:
+    """Keeps a copy of candidates, as the layer of keras-rs with this name does."""
+
+    def __init__(self, candidates):
+        self.candidates = keras.Variable(candidates)
+
+
 class Largest(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Keep nothing: only its class matters."""
@@ -211,6 +219,17 @@ def check_what_is_not_over_all_ranks_is_reported(world):
     optimizer = keras.optimizers.Adam()
     with pytest.raises(InputError, match=r"items.* is sharded.*\n.*\n.*\n.*move model\.compile"):
         optimizer.apply([tf.zeros(one.shape) for one in outside.trainable_variables], outside.trainable_variables)
+    embeddings = outside.layers[0].embeddings
+    for use, fix in (
+        (lambda: embeddings.assign_sub(tf.ones([ROWS, 4])), r"SAM(.|\n)*leave the variables of embeddings out"),
+        (
+            lambda: tf.nn.nce_loss(embeddings, tf.ones([ROWS]), tf.ones([1, 1], tf.int64), tf.ones([1, 4]), 2, ROWS),
+            "and of the sampled",
+        ),
+        (lambda: BruteForceRetrieval(embeddings), r"the layer TopK\(layer, k\)"),
+    ):
+        with pytest.raises(InputError, match=fix):
+            use()
     rows = strategy.table("rows", 4, 2).variable
     with pytest.raises(InputError, match=r"rows.* is sharded.*\n.*\n.*\n.*strategy\.optimizer"):
         keras.optimizers.SGD().apply_gradients([(tf.zeros_like(rows), rows)])
@@ -248,7 +267,7 @@ def check_a_backup_and_weights_of_another_optimizer(world):
     """BackupAndRestore resumes from a new folder, and weights load into a model with another optimizer."""
     ours, _ = batches(world)
     folder = os.path.join(world.broadcast(tempfile.mkdtemp()), "new", "backup")
-    _, model = over_ranks(world, keras.optimizers.Adagrad(0.1))
+    strategy, model = over_ranks(world, keras.optimizers.Adagrad(0.1))
 
     def stop(batch, logs):
         if batch == 3:
@@ -268,6 +287,12 @@ def check_a_backup_and_weights_of_another_optimizer(world):
     with pytest.warns(UserWarning, match="not loaded|Skipping"):
         other.load_weights(path)
     np.testing.assert_array_equal(whole_table(world, other), whole_table(world, model))
+    model.save(path.replace(".weights", ""))  # a file of HDF5, as before Keras 3
+    with strategy.scope(), strategy.embedding_scope():
+        copy = keras.models.model_from_json(model.to_json())
+    copy.set_weights(model.get_weights())
+    assert world.size == 1 or isinstance(copy.optimizer, keras.optimizers.Adagrad)
+    np.testing.assert_array_equal(whole_table(world, copy), whole_table(world, model))
     if world.size > 1:
         line = rf"^table items\S* has rows 0 to 39; ids out of range on rank {world.size - 1}: 40$"
         wrong = np.full((4, 3), ROWS * (world.rank == world.size - 1))

@@ -170,22 +170,33 @@ class Cell(L.Layer):
 
 
 class Changed(keras.Model):
-    """A model with a ``train_step`` whose loss is a sum, or which clips gradients."""
+    """A model with a ``train_step`` whose loss is a sum, which clips gradients, or which moves weights for a while."""
 
-    def __init__(self, model: keras.Model, clips: bool) -> None:
+    def __init__(self, model: keras.Model, how: str) -> None:
         super().__init__()
-        self.model, self.clips = model, clips
+        self.model, self.how = model, how
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         return self.model(ids)
 
-    def train_step(self, data: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def gradients(self, data: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, list[Any]]:
         with tf.GradientTape() as tape:
-            loss = (tf.reduce_mean if self.clips else tf.reduce_sum)(tf.square(self(data[0]) - data[1]))
+            loss = (tf.reduce_sum if self.how == "sum" else tf.reduce_mean)(tf.square(self(data[0]) - data[1]))
             scaled = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled, self.trainable_variables)
-        if self.clips:
+        return loss, tape.gradient(scaled, self.trainable_variables)
+
+    def train_step(self, data: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        loss, gradients = self.gradients(data)
+        if self.how == "clip":
             gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+        elif self.how == "move":  # sharpness-aware minimization, of a layer
+            moved = self.model.layers[-1].trainable_variables
+            before = [tf.identity(one) for one in moved]
+            for variable, gradient in zip(moved, gradients[-2:], strict=True):
+                variable.assign_add(0.1 * gradient)
+            _, gradients = self.gradients(data)
+            for variable, value in zip(moved, before, strict=True):
+                variable.assign(value)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
         return {"last": loss}
 
@@ -322,10 +333,13 @@ FEATURES = {
         compile=traced,
     ),
     "a train_step whose loss is a sum": Row(
-        lambda: OPT.SGD(0.02), make=lambda strategy: Changed(model_of(), False), compile=traced, is_evaluated=False
+        lambda: OPT.SGD(0.02), make=lambda strategy: Changed(model_of(), "sum"), compile=traced, is_evaluated=False
     ),
     "a train_step that clips gradients": Row(
-        make=lambda strategy: Changed(model_of(), True), compile=traced, is_evaluated=False
+        make=lambda strategy: Changed(model_of(), "clip"), compile=traced, is_evaluated=False
+    ),
+    "a train_step that assigns weights": Row(
+        make=lambda strategy: Changed(model_of(), "move"), compile=traced, is_evaluated=False
     ),
     "BatchNormalization": Row(make=lambda strategy: model_of(L.BatchNormalization())),
     "embeddings of positions": Row(lambda: OPT.Adagrad(0.1), make=lambda strategy: Positions()),

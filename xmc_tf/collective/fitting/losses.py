@@ -205,6 +205,11 @@ def is_mean(value: tf.Tensor, batch: BatchShare) -> bool:
     return _is_fixed(value, {})
 
 
+def depends_on_batch(value: Any, batch: BatchShare) -> bool:
+    """Return whether a tensor's operations show that it depends on this rank's examples, not on those of all ranks."""
+    return batch.gathers == 0 and hasattr(value, "op") and not _is_fixed(value, {})
+
+
 def _is_fixed(value: tf.Tensor, known: dict[int, bool]) -> bool:
     """Return whether a tensor depends on constants and variables only, as a regularizer does."""
     if id(value) not in known:

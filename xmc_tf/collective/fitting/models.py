@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.batches import NOT_WEIGHTED
+from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.fitting.losses import cover_all_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks, results_in
 from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
@@ -60,6 +61,13 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
             "layers to the same data on all ranks",
         )
     return len(replicated)
+
+
+# The methods of callbacks that remember weights and set them again, or draw them.
+_OF_OWN_ROWS = {
+    keras.callbacks.EarlyStopping: ("on_train_begin", "on_epoch_end", "on_train_end"),
+    keras.callbacks.TensorBoard: ("_log_weights",),
+}
 
 
 def _save_backup(callback: keras.callbacks.BackupAndRestore) -> None:
@@ -139,9 +147,8 @@ def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
         fit = functools.partial(fit, callbacks=several)
     stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
     for one in several:
-        if isinstance(one, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
-            for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
-                setattr(one, name, _with_own_rows(getattr(one, name)))
+        for name in next((names for kind, names in _OF_OWN_ROWS.items() if isinstance(one, kind)), ()):
+            setattr(one, name, _with_own_rows(getattr(one, name)))
         if isinstance(one, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
             # Rank 0 makes the folder, writes and removes; the others send it their rows.
             one._save_model = functools.partial(_save_backup, one)
@@ -185,7 +192,12 @@ def _results(communicator: Communicator, results: Call, model: keras.Model) -> A
 
 def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
     tables = sharded_tables(model)
-    return save_on_rank_0(communicator, tables, save) if tables or _over_ranks(model) else save()
+    if not tables and not _over_ranks(model):
+        return save()
+    compiled = getattr(model, "_compile_config", None)
+    # Of a copy: to write a .h5 file, Keras removes the optimizer from it, on rank 0 alone.
+    with nullcontext() if compiled is None else patched(compiled, config=dict(compiled.config)):
+        return save_on_rank_0(communicator, tables, save)
 
 
 def _export(communicator: Communicator, export: Call, model: keras.Model) -> Any:

@@ -10,6 +10,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from xmc_tf.collective.batches import BatchShare
 from xmc_tf.collective.blocks import patched
+from xmc_tf.collective.fitting.losses import depends_on_batch, warn_once
+from xmc_tf.collective.tables.table import are_updated_over_ranks
 
 _LINEAR = ("assign", "assign_add", "assign_sub")
 _ASSIGNING = (*_LINEAR, "scatter_update", "scatter_add", "scatter_sub", "scatter_nd_update")
@@ -24,7 +26,9 @@ class StatesOverRanks:
 
     @contextmanager
     def averaged(self, batch: BatchShare) -> Iterator[None]:
-        """Average what is assigned in the block: at once, or at its end if it is in a branch or loop of the graph."""
+        """Average what is assigned in the block: at once, or at its end if it is in a branch or loop of the graph.
+        Warn if weights, which the optimizer changes, are assigned from this rank's examples.
+        """
         graph, later = _graph(), {}
 
         def assigning(name: str) -> Any:
@@ -36,6 +40,11 @@ class StatesOverRanks:
                         (value,) = _means([tf.convert_to_tensor(value, variable.dtype)], batch)
                     else:
                         later[id(variable)] = variable
+                elif variable.trainable and not are_updated_over_ranks() and depends_on_batch(value, batch):
+                    warn_once(
+                        f"model {self._model.name!r}: train_step changes {variable.name!r} by what each rank computes "
+                        "from its own examples. Compute it from those of all ranks, which strategy.gather(...) returns"
+                    )
                 return original(variable, value, *args, **kwargs)
 
             return assign

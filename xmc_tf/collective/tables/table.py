@@ -184,7 +184,7 @@ class _NotByOneRank:
         self._table = table
 
     def __bool__(self) -> bool:
-        if self._table.size > 1 and not _OVER_RANKS.get():
+        if self._table.size > 1 and not are_updated_over_ranks():
             raise InputError(
                 f"table {self._table.name!r} is sharded, but the optimizer works on one rank only",
                 expected="an optimizer over all ranks",
@@ -201,6 +201,10 @@ _OVER_RANKS: ContextVar[bool] = ContextVar("over_ranks", default=False)
 def updated_over_ranks() -> AbstractContextManager[None]:
     """Allow Keras' optimizers in the block to update shards. Their gradients must cover all ranks."""
     return set_in_block(_OVER_RANKS, True)
+
+
+def are_updated_over_ranks() -> bool:
+    return _OVER_RANKS.get()
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:

@@ -1,5 +1,6 @@
 """A Keras variable that represents a whole table, and raises an error where this is not possible."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -82,6 +83,36 @@ def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save:
 _OWN_ROWS: ContextVar[bool] = ContextVar("own_rows", default=False)
 
 
+_OF_SAMPLES = (
+    "all rows for sampled_softmax_loss or nce_loss",
+    "look up the rows of the labels and of the sampled classes, layer(ids), and compute the loss from them; or compute "
+    "the loss of all classes from TiedHead(layer)(x)",
+)
+_OF_STEP = (
+    "an addition to its embeddings, as in sharpness-aware minimization (SAM)",
+    "leave the variables of embeddings out, which have the attribute sharded_table; compute what is added to the "
+    "others from the gradients of all ranks, tf.reduce_mean(strategy.gather(gradient[None])[0], 0)",
+)
+# What needs all rows, by the names of functions or classes on the way: received, and what to do instead.
+_USES = {
+    "BruteForceRetrieval": (
+        "a copy for BruteForceRetrieval",
+        "use the layer TopK(layer, k), which searches the rows of all ranks; or pass a copy, layer.get_weights()[0], "
+        "which all ranks must call",
+    ),
+    "sampled_softmax_loss": _OF_SAMPLES,
+    "nce_loss": _OF_SAMPLES,
+    "Variable.__add__": _OF_STEP,
+    "Variable.__sub__": _OF_STEP,
+    "": (
+        "its embeddings as a tensor",
+        "for the scores of all rows (a tied head), TiedHead(layer)(x); for the best rows, strategy.top_k(layer, "
+        "queries, k) or the layer TopK(layer, k); for a copy, layer.get_weights() on all ranks; or create the layer "
+        "outside embedding_scope()",
+    ),
+}
+
+
 class _AllRows:
     """A placeholder for all rows of a sharded table. It raises InputError when it is used as a tensor."""
 
@@ -91,13 +122,16 @@ class _AllRows:
         self.handle, self._unique_id = table.variable.handle, table.variable._unique_id
 
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        frame: Any = inspect.currentframe()
+        callers = ""
+        while frame is not None:
+            frame, callers = frame.f_back, f"{callers} {frame.f_code.co_qualname}"
+        received, fix = next(use for name, use in _USES.items() if name in callers)
         raise InputError(
             f"table {self._table.name!r} is sharded over {self._table.size} ranks, and this use needs all of its rows",
             expected="a lookup (call the layer with ids), or an operation over the ranks",
-            received="its embeddings as a tensor",
-            fix="for the scores of all rows (a tied head), TiedHead(layer)(x); for the best rows, "
-            "strategy.top_k(layer, queries, k) or the layer TopK(layer, k); for a copy, layer.get_weights() on all "
-            "ranks; or create the layer outside embedding_scope()",
+            received=received,
+            fix=fix,
         )
 
     __tf_tensor__ = __array__ = __getitem__ = refuse
