@@ -108,6 +108,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     communicator = _begin(arguments)
     announce_compiling()
     recipe = run_on_all_ranks(communicator, lambda: _recipe(arguments))
+    if not has_encoder(arguments):
+        alone = as_called("python -m xmc_tf.linear.train")
+        _LOG.info("fine-tuning the encoder %s (%s trains rankers alone)", recipe.first_level.model_shortcut, alone)
     run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = named_folder(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")

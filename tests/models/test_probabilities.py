@@ -169,13 +169,16 @@ def test_few_documents_have_scores_and_the_log_says_why(caplog):
         XRLinear.train(["a", "b"], [["c"], ["d"]], label_names=True, probabilities=False)
 
 
-def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path):
+def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path, caplog):
     X, Y = documents()
     save_npz(tmp_path / "X.npz", X)
     save_npz(tmp_path / "Y.npz", Y)
-    flags = ["-x", str(tmp_path / "X.npz"), "-y", str(tmp_path / "Y.npz"), "-n", "1", "--verbose-level", "0"]
+    flags = ["-x", str(tmp_path / "X.npz"), "-y", str(tmp_path / "Y.npz"), "-n", "1"]
     train_command([*flags, "-m", str(tmp_path / "scores")])
+    assert "scores are those of PECOS" in caplog.text
+    caplog.clear()
     train_command([*flags, "-m", str(tmp_path / "probable"), "--probabilities", "true"])
+    assert "scores are those of PECOS" not in caplog.text
     scores, probable = (XRLinear.load(tmp_path / name) for name in ("scores", "probable"))
     assert scores.evidence is None
     with pytest.raises(InputError, match="--probabilities true"):

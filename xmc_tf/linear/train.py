@@ -365,6 +365,8 @@ def _options(arguments: argparse.Namespace) -> LinearOptions:
     probabilities, label_names = arguments.probabilities, arguments.label_names
     if arguments.effort is None:
         label_names = bool(label_names)
+        if probabilities is None and not label_names:
+            _LOG.info("scores are those of PECOS, not probabilities (--effort fast learns probabilities)")
         probabilities = label_names if probabilities is None else probabilities
     return LinearOptions(
         XRLinearParams(*blocks.values()), prediction, arguments.effort, probabilities, label_names,
