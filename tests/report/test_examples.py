@@ -67,6 +67,7 @@ def test_the_command_reports_on_a_split_of_a_data_set(corpus, tmp_path, monkeypa
     assert data["evaluation"]["documents"] == count > 10
     assert data["evaluation"]["systems"][0]["P@1"] > 0.5  # labels of table and model are matched by name
     assert data["coverage"] is not None
+    assert "can be found only by its name" in (tmp_path / "out/report.html").read_text()
     assert data["examples"][0]["explained"]["evidence"][0]["path"]
 
 

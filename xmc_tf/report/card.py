@@ -91,9 +91,7 @@ def _data(metadata: ModelMetadata, report: Report, data: str) -> list[str]:
 
 
 def _limits(report: Report, encoder: str) -> list[str]:
-    lines = [
-        "- It finds only labels that were in the training data. Other kinds of texts or languages get worse labels."
-    ]
+    lines = ["- It finds only the labels that it was trained with. Other kinds of texts or languages get worse labels."]
     if (coverage := report.coverage) is not None and coverage.unseen_labels:
         lines.append(f"- {coverage.unseen_labels:,} labels of the measured documents had no training document.")
     lines.append("- Features contain words of the training texts. Do not publish a model of confidential texts.")

@@ -89,26 +89,25 @@ def foreign_database(path: Path) -> sqlite3.Connection:
 def _opened(path: Path, mode: str, *, read_only: bool) -> sqlite3.Connection:
     """Open a database. One with a log (WAL) needs files beside it even to be read: in a read-only folder, it is read as
     it is, unless its log holds rows."""
-    log = path.with_name(f"{path.name}-wal")
-    for how in (mode, "ro&immutable=1"):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={how}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
-            factory=_Connection,
-        )  # fmt: skip
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_master")
-            return connection
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if how != mode or not read_only or not _is_closed(error):
-                raise
-            if log.exists() and log.stat().st_size:
-                raise InputError(
-                    f"{path} cannot be read: its log {log.name} holds rows, and their folder is read-only",
-                    expected="a database without a log, or a folder that can be written to",
-                    fix=f"copy it together with {log.name} to another folder",
-                ) from None
-    raise AssertionError("unreachable")
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
+        factory=_Connection,
+    )  # fmt: skip
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if not read_only or "immutable" in mode or not _is_closed(error):
+            raise
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise InputError(
+                f"{path} cannot be read: its log {log.name} holds rows, and their folder is read-only",
+                expected="a database without a log, or a folder that can be written to",
+                fix=f"copy it together with {log.name} to another folder",
+            ) from None
+        return _opened(path, "ro&immutable=1", read_only=True)
+    return connection
 
 
 def _is_closed(error: sqlite3.Error) -> bool:
