@@ -2,11 +2,13 @@
 
     python -m benchmarks.torchrec_sequences --peer PYTHON [--items 2000000] [--engine gloo]
 
-PYTHON is that of a venv with torch, torchrec and fbgemm-gpu-cpu. Prints one JSON line. Both sides train the same model
-(``sides/two_towers.py``) with the same data, initial values and optimizer (Adagrad), on two ranks of one thread each:
-TorchRec over Gloo, and ours over MPI (mpi4py), or Horovod over Gloo. Both stay loaded and take turns, so that other
-load on the machine affects both; the ratio is the median of those of the rounds. The losses must agree. Memory is the
-peak of a process, and its pages that no other process shares, as the ranks share those of TensorFlow's libraries.
+PYTHON is that of a venv with torch==2.13.0+cpu, fbgemm-gpu-cpu==1.8.0, numpy, tensordict, torchmetrics==1.0.3, pyre-
+extensions and tqdm, and with torchrec==1.8.0, installed by ``pip install --no-deps``. Prints one JSON line. Both sides
+train the same model (``sides/two_towers.py``) with the same data, initial values and optimizer (Adagrad), on two ranks
+of one thread each: TorchRec over Gloo, and ours over MPI (mpi4py), or Horovod over Gloo. Both stay loaded and take
+turns, so that other load on the machine affects both; the ratio is the median of those of the rounds. The losses must
+agree. Memory is the peak of a process, and its pages that no other process shares, as the ranks share those of
+TensorFlow's libraries.
 """
 
 import argparse
