@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.audit.cases import planted
+from tests.refusals import refused
 from xmc_tf import InputError, XRLinear
 from xmc_tf.audit import KINDS
 
@@ -113,8 +114,7 @@ def test_the_same_with_any_number_of_threads(collection, model, audit):
 
 
 def test_too_few_documents(collection, model):
-    with pytest.raises(InputError, match="too few documents"):
-        model.audit(collection.texts[:5], collection.labels[:5])
+    refused("too few documents", model.audit, collection.texts[:5], collection.labels[:5])
 
 
 def test_no_label_is_known(collection, model):
@@ -123,5 +123,4 @@ def test_no_label_is_known(collection, model):
 
 
 def test_names_of_documents_must_fit(collection, model):
-    with pytest.raises(InputError, match="number of document names"):
-        model.audit(collection.texts, collection.labels, documents=["one"])
+    refused("number of document names", model.audit, collection.texts, collection.labels, documents=["one"])

@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.audit.cases import planted
+from tests.refusals import refused
 from xmc_tf import InputError, XRLinear, load
 from xmc_tf.append import main as append
 from xmc_tf.audit.corrections import HEADER, Correction, corrected_documents, read_accepted
@@ -116,8 +117,7 @@ def test_documents_that_the_model_does_not_know(place, caplog):
 def test_a_model_that_keeps_no_training_data():
     collection = planted()
     model = XRLinear.train(collection.texts, collection.labels, probabilities=False)
-    with pytest.raises(InputError, match="has not kept its training data"):
-        model.with_corrections(collection.texts, collection.labels)
+    refused("has not kept its training data", model.with_corrections, collection.texts, collection.labels)
 
 
 @pytest.mark.parametrize(("delimiter", "accept"), [(",", "yes"), (";", "X"), ("\t", " 1 "), (",", "true")])
@@ -142,13 +142,11 @@ def test_labels_are_added_and_removed(tmp_path):
     ],
 )
 def test_findings_that_cannot_be_accepted(tmp_path, row, message):
-    with pytest.raises(InputError, match=message):
-        read_accepted(write_table(tmp_path / "f.csv", [row]))
+    refused(message, read_accepted, write_table(tmp_path / "f.csv", [row]))
 
 
 def test_another_file(tmp_path):
-    with pytest.raises(InputError, match="has no column 'accept'"):
-        read_accepted(write_table(tmp_path / "f.csv", [["1", "2"]], ["a", "b"]))
+    refused("has no column 'accept'", read_accepted, write_table(tmp_path / "f.csv", [["1", "2"]], ["a", "b"]))
 
 
 @pytest.mark.parametrize("row", [finding(text="other"), finding(text=""), finding(row="7")])
@@ -160,8 +158,7 @@ def test_another_table(tmp_path, row):
 
 def test_nothing_accepted(in_folder, tmp_path):
     write_table(tmp_path / "f.csv", [finding("")])
-    with pytest.raises(InputError, match="no finding is accepted"):
-        append(["data.csv", "-m", "model", "--accepted", "f.csv"])
+    refused("no finding is accepted", append, ["data.csv", "-m", "model", "--accepted", "f.csv"])
 
 
 def test_findings_as_pandas_saves_them(tmp_path):

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.threads import thread_count
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams, LinearLevelPredParams
@@ -33,5 +33,4 @@ def test_invalid_numbers_are_refused(text):
     ],
 )
 def test_parameters_have_upper_bounds(make, words):
-    with pytest.raises(InputError, match=words):
-        make()
+    refused(words, make)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import EMBEDDINGS, LABELS, MATRIX_OF_PREDICTIONS, PREDICTIONS
 from xmc_tf.common.files.outputs import (
@@ -39,6 +40,16 @@ def place(tmp_path, monkeypatch):
     write("pecos/ranker/0.model/param.json", "{}")
     for name in ("saved_model.pb", "variables/variables.index", "assets.extra/xmc_tf.json"):
         write(f"served/1/{name}", "{}")
+    os.symlink("X.npz", "soft.npz")
+    os.link("X.npz", "hard.npz")
+    os.link("m/ranker/ranker/0.model/W.npz", "hard-part.npz")
+    os.symlink("m", "model")
+    os.symlink("m/ranker", "rankers")
+    os.makedirs("sub")
+    os.symlink(os.path.abspath("sub"), "exp/sub")
+    shutil.copytree("m", "link")
+    shutil.move("link/ranker", "blob")
+    os.symlink(os.path.abspath("blob"), "link/ranker")
     return tmp_path
 
 
@@ -71,64 +82,45 @@ PARTS = [
 @pytest.mark.parametrize("path", PARTS)
 @pytest.mark.parametrize("absolute", [False, True])
 def test_parts_of_a_model_are_refused_whether_they_exist_or_not(place, path, absolute):
-    with pytest.raises(InputError, match="is part of the") as caught:
-        check_output_path("-o", place / path if absolute else path, {})
-    assert str(caught.value).startswith("-o ")
-    assert "give another name with -o" in caught.value.fix
+    caught = refused("is part of the", check_output_path, "-o", place / path if absolute else path, {})
+    assert str(caught).startswith("-o ")
+    assert "give another name with -o" in caught.fix
 
 
-@pytest.mark.parametrize(
-    ("path", "flag"),
-    [("X.npz", "-x X.npz"), ("exp/../X.npz", "-x X.npz"), ("exp/X.npz", "-x exp/X.npz"), ("./Y.npz", "-y Y.npz")],
-)
-def test_inputs_are_refused_by_the_flag_that_names_them(place, path, flag):
-    with pytest.raises(InputError, match=f"-o {path} is also the input {flag}"):
-        check_output_path("-o", path, INPUTS)
+# A path, what the command reads besides, and why the path is refused.
+REFUSED = [
+    ("X.npz", INPUTS, "-o X.npz is also the input -x X.npz"),
+    ("exp/../X.npz", INPUTS, "-o exp/../X.npz is also the input -x X.npz"),
+    ("exp/X.npz", INPUTS, "-o exp/X.npz is also the input -x exp/X.npz"),
+    ("./Y.npz", INPUTS, "-o ./Y.npz is also the input -y Y.npz"),
+    ("soft.npz", INPUTS, "is also the input -x"),
+    ("hard.npz", INPUTS, "is also the input -x"),
+    ("hard-part.npz", INPUTS, "is also the input -m m"),
+    ("exp/sub/../X.npz", INPUTS, "is also the input -x"),  # ".." of the folder that the link leads to
+    ("model/tree/new.npz", {}, "is part of the model in"),
+    ("rankers/new.npz", {}, "is part of the model in"),
+    ("rankers/../params.json", {}, "is part of the model in"),
+    ("exp/encoder/config.json", {"-e": "exp/encoder"}, "is also the input -e exp/encoder"),
+    ("link/ranker/new.npz", {}, "is part of the model in"),  # its rankers are a link to another disk
+    ("blob/ranker/0.model/W.npz", {"-m": "link"}, "is also the input -m link"),
+]
 
 
-def test_links_lead_to_the_same_file(place):
-    os.symlink("X.npz", "soft.npz")
-    os.link("X.npz", "hard.npz")
-    os.link("m/ranker/ranker/0.model/W.npz", "hard-part.npz")
-    os.symlink("m", "model")
-    os.symlink("m/ranker", "rankers")
-    os.makedirs("sub")
-    os.symlink(os.path.abspath("sub"), "exp/sub")
-    with pytest.raises(InputError, match="is also the input -x"):
-        check_output_path("-o", "soft.npz", INPUTS)
-    with pytest.raises(InputError, match="is also the input -x"):
-        check_output_path("-o", "hard.npz", INPUTS)
-    with pytest.raises(InputError, match="is also the input -m m"):
-        check_output_path("-o", "hard-part.npz", INPUTS)
-    for path in ("model/tree/new.npz", "rankers/new.npz", "rankers/../params.json"):
-        with pytest.raises(InputError, match="is part of the model in"):
-            check_output_path("-o", path, {})
-    with pytest.raises(InputError, match="is also the input -x"):
-        check_output_path("-o", "exp/sub/../X.npz", INPUTS)  # ".." of the folder that the link leads to
+@pytest.mark.parametrize(("path", "inputs", "message"), REFUSED)
+def test_inputs_and_parts_are_refused_by_whatever_way_they_are_named(place, path, inputs, message):
+    refused(message, check_output_path, "-o", path, inputs)
 
 
-def test_a_part_that_is_a_link_to_another_disk_belongs_to_the_model(place):
-    shutil.move("m/ranker", "blob")
-    os.symlink(os.path.abspath("blob"), "m/ranker")
-    with pytest.raises(InputError, match="is part of the model in"):
-        check_output_path("-o", "m/ranker/new.npz", {})
+def test_new_files_beside_what_is_read_are_accepted(place):
+    check_output_path("-o", "exp/encoder/new.npz", {"-e": "exp/encoder"})
     check_output_path("-o", "blob/new.npz", {})
-    with pytest.raises(InputError, match="is also the input -m m"):
-        check_output_path("-o", "blob/ranker/0.model/W.npz", {"-m": "m"})
+    check_output_path("-o", "a/b", {"-e": "bert-base-cased"})
 
 
 def test_parts_reached_from_within_a_part(place, monkeypatch):
     monkeypatch.chdir("m/ranker/ranker")
     for path in ("x.npz", "0.model/W.npz", "../../params.json"):
-        with pytest.raises(InputError, match="is part of the model"):
-            check_output_path("-o", path, {})
-
-
-def test_files_of_a_folder_that_is_read_and_is_no_model(place):
-    with pytest.raises(InputError, match="is also the input --model-shortcut exp/encoder"):
-        check_output_path("-o", "exp/encoder/config.json", {"--model-shortcut": "exp/encoder"})
-    check_output_path("-o", "exp/encoder/new.npz", {"--model-shortcut": "exp/encoder"})
-    check_output_path("-o", "a/b", {"--model-shortcut": "bert-base-cased"})
+        refused("is part of the model", check_output_path, "-o", path, {})
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
@@ -136,24 +128,20 @@ def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
     write("m/params.json", content)
     write("exp/params.json", content)
     check_output_path("-o", "exp/params.json", {}, None)
-    with pytest.raises(InputError, match="is part of the model"):
-        check_output_path("-o", "m/tree/C0.npz", {})
+    refused("is part of the model", check_output_path, "-o", "m/tree/C0.npz", {})
 
 
 def test_a_folder_for_a_model(place):
     for path in (".", "exp"):  # among other files
-        with pytest.raises(InputError, match=f"-m {path} holds other files"):
-            refuse_model_folder("-m", path, {})
+        refused(f"-m {path} holds other files", refuse_model_folder, "-m", path, {})
     os.makedirs("disk/lost+found")
     for name in ("disk/.keep", "disk/train.log"):
         open(name, "w").close()
     for path in ("new", "m", "old", "exp/model", "served/2", "disk"):
         refuse_model_folder("-m", path, {"-x": "X.npz", "-y": "exp/X.npz"})
     for path in ("m/sub", "old/a/b", "pecos/sub", "served/1/2", "m/tree"):
-        with pytest.raises(InputError, match="lies inside the"):
-            refuse_model_folder("-m", path, {})
-    with pytest.raises(InputError, match=r"-m X\.npz is also the input -x X\.npz"):
-        refuse_model_folder("-m", "X.npz", {"-x": "X.npz"})
+        refused("lies inside the", refuse_model_folder, "-m", path, {})
+    refused(r"-m X\.npz is also the input -x X\.npz", refuse_model_folder, "-m", "X.npz", {"-x": "X.npz"})
 
 
 @pytest.mark.parametrize(
@@ -176,18 +164,15 @@ def test_a_model_may_be_trained_again_on_its_own_tree(place):
 
 
 def test_a_model_is_not_exported_into_itself(place):
-    with pytest.raises(InputError, match="is also the input -m"):
-        refuse_model_folder("-o", "m", {"-m": "m"}, export=True)
-    with pytest.raises(InputError, match="lies inside the model"):
-        refuse_model_folder("-o", "m/1", {"-m": "m"}, export=True)
+    refused("is also the input -m", refuse_model_folder, "-o", "m", {"-m": "m"}, export=True)
+    refused("lies inside the model", refuse_model_folder, "-o", "m/1", {"-m": "m"}, export=True)
 
 
 def test_a_work_folder_holds_no_input(place):
     refuse_work_folder("--work-dir", "work", INPUTS)
     with pytest.raises(InputError, match=r"exp, the work folder of --work-dir, holds exp/X\.npz.* the input -x"):
         refuse_work_folder("--work-dir", "exp", INPUTS)
-    with pytest.raises(InputError, match="is part of the model"):
-        refuse_work_folder("--work-dir", "old/head", INPUTS)
+    refused("is part of the model", refuse_work_folder, "--work-dir", "old/head", INPUTS)
 
 
 _WRITER = """
@@ -243,13 +228,11 @@ def test_matrices_are_replaced_by_the_command_that_wrote_them(place):
         np.testing.assert_array_equal(load_matrix(path) @ np.eye(3), np.eye(3))
         check_output_path("-o", path, {}, [mark])
         save_matrix(path, matrix)
-        with pytest.raises(InputError, match="was not written by this command"):
-            check_output_path("-o", path, {}, [mark])
+        refused("was not written by this command", check_output_path, "-o", path, {}, [mark])
     np.save("zeros.npy", np.zeros((9, 300), np.uint8))
     save_matrix("Y.npz", Y, mark=LABELS)  # of preprocess run -y; typed for the output of a prediction
     for path in ("zeros.npy", "Y.npz"):
-        with pytest.raises(InputError, match="--force"):
-            check_output_path("-o", path, {}, [*PREDICTIONS, EMBEDDINGS])
+        refused("--force", check_output_path, "-o", path, {}, [*PREDICTIONS, EMBEDDINGS])
 
 
 @pytest.mark.parametrize(
@@ -260,26 +243,21 @@ def test_matrices_are_replaced_by_the_command_that_wrote_them(place):
 def test_places_that_cannot_be_written(place, path, reason):
     os.symlink("loop", "loop")
     os.mkfifo("pipe")
-    with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
-        check_output_path("-o", path, {})
+    refused(f"cannot be written(.|\n)*received: .*{reason}", check_output_path, "-o", path, {})
     if path not in ("exp", "pipe"):
-        with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
-            refuse_model_folder("-m", path, {})
+        refused(f"cannot be written(.|\n)*received: .*{reason}", refuse_model_folder, "-m", path, {})
     for folder in ("Y.npz", "Y.npz/report", "pipe"):
-        with pytest.raises(InputError, match="cannot be written"):
-            check_output_folder("--report", folder, {})
+        refused("cannot be written", check_output_folder, "--report", folder, {})
 
 
 def test_two_outputs_are_two_files(place):
     refuse_same_outputs({"-x": "a.npz", "-y": "b.npz", "-r": None})
     for other in ("a.npz", "./a.npz", "exp/../a.npz"):
-        with pytest.raises(InputError, match="-x and -y are the same file"):
-            refuse_same_outputs({"-x": "a.npz", "-y": other})
+        refused("-x and -y are the same file", refuse_same_outputs, {"-x": "a.npz", "-y": other})
 
 
 @pytest.mark.parametrize("path", ["m", "m/data", "served/1", "old/deep/data"])
 def test_folders_of_data_do_not_lie_in_models(place, path):
     refuse_other_folder("-o", "data")
     refuse_other_folder("-o", "exp")
-    with pytest.raises(InputError, match=r"is inside the (model|export)"):
-        refuse_other_folder("-o", path)
+    refused(r"is inside the (model|export)", refuse_other_folder, "-o", path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.common.placing_cases import KIND, dies_at_step, fill, place, word_of
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.folders import locks as folder_locks
 from xmc_tf.common.folders import placing
@@ -101,13 +101,11 @@ def test_files_of_others_are_never_replaced(tmp_path):
     folder.mkdir()
     (folder / "box.json").write_text("{}")
     (folder / "data.npz").write_text("data")
-    with pytest.raises(InputError, match=r"exp holds files that are not part of a box .*\n.*\n.*box\.json"):
-        place(folder, "new")
+    refused(r"exp holds files that are not part of a box .*\n.*\n.*box\.json", place, folder, "new")
     (folder / "box.json").unlink()
     (folder / "parts").mkdir()
     (folder / "parts" / "7.bin").write_text("mine")
-    with pytest.raises(InputError, match=r"parts/7\.bin"):
-        place(folder, "new")
+    refused(r"parts/7\.bin", place, folder, "new")
     (folder / "parts" / "7.bin").rename(folder / "parts" / "7.txt")
     place(folder, "new")
     assert word_of(folder) == "new"
@@ -115,22 +113,18 @@ def test_files_of_others_are_never_replaced(tmp_path):
     assert (folder / "parts" / "7.txt").read_text() == "mine"
     (folder / "names.txt").unlink()
     (folder / "names.txt").mkdir()
-    with pytest.raises(InputError, match=r"names\.txt"):
-        place(folder, "newer")
+    refused(r"names\.txt", place, folder, "newer")
 
 
 def test_a_file_instead_of_the_folder_and_a_link_instead_of_a_part_are_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match="is a file"):
-        place(tmp_path / "file", "new")
+    refused("is a file", place, tmp_path / "file", "new")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="a link to a folder that does not exist"):
-        KIND.check_place(tmp_path / "dangling")
+    refused("a link to a folder that does not exist", KIND.check_place, tmp_path / "dangling")
     (tmp_path / "box").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "box" / "parts").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="parts"):
-        place(tmp_path / "box", "new")
+    refused("parts", place, tmp_path / "box", "new")
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -186,8 +180,7 @@ def test_a_foreign_folder_of_pending_files_moves_and_removes_only_parts_inside_t
     (folder / "parts" / "deep" / "0.bin").unlink()
     (folder / "parts" / "deep").rmdir()
     (folder / "parts" / "deep").symlink_to(precious)
-    with pytest.raises(InputError, match="deep leads out of"):
-        placing.finish_placing(folder, KIND)
+    refused("deep leads out of", placing.finish_placing, folder, KIND)
     (folder / "parts" / "deep").unlink()
     assert placing.finish_placing(folder, KIND)
     assert word_of(folder) == "new"
@@ -212,8 +205,7 @@ def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_
     )
     try:
         assert first.stdout.readline() == b"held\n"
-        with pytest.raises(InputError, match=rf"another run(.|\n)*host .*, pid {first.pid}, started \d\d\d\d-"):
-            place(folder, "new")
+        refused(rf"another run(.|\n)*host .*, pid {first.pid}, started \d\d\d\d-", place, folder, "new")
         assert word_of(folder) == "old"
     finally:
         first.kill()
@@ -242,8 +234,7 @@ def test_files_of_others_with_names_like_ours_stay(tmp_path, box):
     place(box, "new")
     assert hidden(box) == {f".{box.name}{end}" for end in others}
     lock.write_text("[" * 100_000)
-    with pytest.raises(InputError, match="is not a lock file of xmc_tf"):
-        place(box, "newer")
+    refused("is not a lock file of xmc_tf", place, box, "newer")
     assert lock.stat().st_size == 100_000
 
 

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import load_matrix
 from xmc_tf.data.npz import reading as npz_module
 from xmc_tf.data.npz.reading import read_npz
 
 
 def message_of(path, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        load_matrix(path, name="features", **options)
-    assert f"features: {path}" in str(caught.value)
-    return str(caught.value)
+    return str(refused([f"features: {path}"], load_matrix, path, name="features", **options))
 
 
 def raw(path, form="csr", shape=(2, 3), data=(1.0, 2.0), indices=(0, 2), indptr=(0, 1, 2), **more):
@@ -90,9 +87,6 @@ def test_dense_nan_names_row_and_column(tmp_path):
     full[4321, 17] = np.nan
     np.save(tmp_path / "X.npy", full)
     assert "row 4,321, column 17 (counted from 0) is nan" in message_of(tmp_path / "X.npy")
-
-
-def test_dense_of_another_shape(tmp_path):
     np.save(tmp_path / "X.npy", np.ones(5, np.float32))
     assert "two dimensions" in message_of(tmp_path / "X.npy")
 
@@ -108,12 +102,6 @@ def test_pickles_are_never_loaded(path, save):
     assert "member data.npy holds pickled Python objects, which are never loaded" in message
     np.save(path.with_suffix(".npy"), np.array([Bomb()], dtype=object))
     assert "pickled Python objects" in message_of(path.with_suffix(".npy"))
-
-
-def test_truncated_archive(path):
-    sp.save_npz(path, sp.random(100, 100, 0.1, format="csr"))
-    path.write_bytes(path.read_bytes()[:-200])
-    assert "damaged, truncated" in message_of(path)
 
 
 def test_truncated_array(tmp_path):
@@ -211,8 +199,7 @@ def test_many_equal_values_are_no_bomb(path, monkeypatch):
     sp.save_npz(path, matrix, compressed=True)
     assert load_matrix(path).nnz == 200_000
     np.savez_compressed(path, data=np.ones(1_000_000, np.float32))
-    with pytest.raises(InputError, match="zip bomb"):
-        read_npz(path)
+    refused("zip bomb", read_npz, path)
 
 
 def test_unusual_compression(path):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import LabelledText
 
@@ -66,8 +67,7 @@ def test_lines_that_cannot_be_read(tmp_path, text, said):
 
 
 def test_positions_from_the_end_are_refused():
-    with pytest.raises(InputError, match="--text-pos is out of range"):
-        LabelledText(text_pos=-1)
+    refused("--text-pos is out of range", LabelledText, text_pos=-1)
 
 
 WORDS = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]))

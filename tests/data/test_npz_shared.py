@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import ArraySpec, SharedNpz, write_npz
@@ -49,5 +49,4 @@ def test_a_range_that_is_missing_is_noticed(tmp_path):
     file = SharedNpz(tmp_path / "part.npz", {"data": ArraySpec(np.dtype(np.float32), 10)})
     file.create()
     print_ = file.fill("data", 0, [np.zeros(9)])
-    with pytest.raises(InputError, match="are inconsistent"):
-        file.finish({"data": [print_]})
+    refused("are inconsistent", file.finish, {"data": [print_]})

@@ -3,11 +3,10 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data.npz.writing import RowFile
 
 
@@ -42,5 +41,4 @@ def test_rows_of_another_type_are_converted_and_the_rest_stays_zero(tmp_path):
 def test_a_file_that_is_no_matrix_is_refused(tmp_path):
     path = tmp_path / "E.npy"
     path.write_bytes(b"something else")
-    with pytest.raises(InputError, match=r"embeddings: .*E\.npy"):
-        RowFile(path)
+    refused(r"embeddings: .*E\.npy", RowFile, path)

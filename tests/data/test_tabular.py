@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import TextFile
 
 TABLES = {
@@ -31,9 +31,8 @@ TEXTS = {
 def test_a_table_is_refused(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(TABLES[name].encode())
-    with pytest.raises(InputError, match="is a table, not a file of texts") as error:
-        TextFile(path)
-    assert f"xmc-tf train {path}" in error.value.fix
+    error = refused("is a table, not a file of texts", TextFile, path)
+    assert f"xmc-tf train {path}" in error.fix
     TextFile(path, name="label names")  # names of labels are no documents
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from rdflib import Graph
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data.vocabularies import Concept, LabelHierarchy, load_label_lines, load_vocabulary
 
 TURTLE = """
@@ -76,28 +76,22 @@ def test_without_a_vocabulary_lines_stay_as_they_are(tmp_path):
 ])  # fmt: skip
 def test_vocabularies_that_cannot_be_read(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message):
-        load_vocabulary(tmp_path / name, "en")
+    refused(message, load_vocabulary, tmp_path / name, "en")
 
 
 def test_damaged_bytes_and_another_language_are_named(vocabulary, tmp_path):
     (tmp_path / "bytes.ttl").write_bytes(b"\xff\xfe\x00 not turtle")
-    with pytest.raises(InputError, match="cannot be read"):
-        load_vocabulary(tmp_path / "bytes.ttl", "en")
+    refused("cannot be read", load_vocabulary, tmp_path / "bytes.ttl", "en")
     vocabulary.write_text(TURTLE.replace(' "Mercury (planet)"', ' "Mercury"@en'), encoding="utf-8")
-    with pytest.raises(InputError, match="preferred names in en, en-GB, fi"):
-        load_vocabulary(vocabulary, "sv")
+    refused("preferred names in en, en-GB, fi", load_vocabulary, vocabulary, "sv")
 
 
 def test_contradicting_flags_and_strangers(vocabulary, tmp_path):
     lines = lines_file(tmp_path, "x", "y")
     assert load_label_lines(lines, None, "en").lines == ["x", "y"]  # it is the language of the texts
-    with pytest.raises(InputError, match="needs --language"):
-        load_label_lines(lines, str(vocabulary))
-    with pytest.raises(InputError, match="needs --labels"):
-        load_label_lines(None, str(vocabulary), "en")
-    with pytest.raises(InputError, match="no line is a concept"):
-        load_label_lines(lines, str(vocabulary), "en")
+    refused("needs --language", load_label_lines, lines, str(vocabulary))
+    refused("needs --labels", load_label_lines, None, str(vocabulary), "en")
+    refused("no line is a concept", load_label_lines, lines, str(vocabulary), "en")
 
 
 BROADER = """
@@ -127,5 +121,4 @@ def test_broader_terms_of_labels_are_read(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"cats\n", b"cats\t\n", b"a\tb\n\nc\td\n", b"\xff\tb\n"])
 def test_damaged_hierarchies_are_refused(tmp_path, content):
     (tmp_path / "broader.tsv").write_bytes(content)
-    with pytest.raises(InputError, match=r"broader\.tsv"):
-        LabelHierarchy.load(tmp_path)
+    refused(r"broader\.tsv", LabelHierarchy.load, tmp_path)

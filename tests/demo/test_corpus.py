@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as smat
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.demo import corpus as corpus_module
 from xmc_tf.demo.corpus import build, collect, is_built, originals, package_folders
 from xmc_tf.demo.sources import words
@@ -70,8 +70,7 @@ def test_copies_in_other_modules_do_not_come_in(tmp_path):
 
 def test_too_little_documentation_raises_an_error(tmp_path):
     (tmp_path / "one.py").write_text('"""Only one module is here and its text is long enough to be kept."""\n')
-    with pytest.raises(InputError, match="1 texts in pack"):
-        collect({"pack": tmp_path})
+    refused("1 texts in pack", collect, {"pack": tmp_path})
 
 
 def test_the_data_as_a_table(tmp_path, monkeypatch):

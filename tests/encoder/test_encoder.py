@@ -21,7 +21,7 @@ from tests.encoder.tiny import (
     tiny_content,
     tiny_encoder,
 )
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
@@ -76,8 +76,7 @@ def test_published_files_of_nomic_bert_load_and_are_written_in_their_form(tmp_pa
             *file.keys()
         }
     for name, value in (("moe_every_n_layers", 2), ("prenorm", True), ("rotary_emb_fraction", 0.5)):
-        with pytest.raises(InputError, match=name):
-            Encoder.from_config({**published, name: value})
+        refused(name, Encoder.from_config, {**published, name: value})
 
 
 @every_architecture
@@ -257,8 +256,7 @@ def test_too_long_documents_are_refused():
     ids, mask = documents("roberta", (32,))
     assert np.isfinite(encoder(ids, mask)).all()
     ids, mask = documents("roberta", (33,))
-    with pytest.raises(InputError, match="33 tokens are too long"):
-        encoder(ids, mask)
+    refused("33 tokens are too long", encoder, ids, mask)
 
 
 def test_a_document_of_padding_alone_has_a_finite_vector():
@@ -270,8 +268,7 @@ def test_a_document_of_padding_alone_has_a_finite_vector():
 def test_a_tokenizer_with_more_tokens_is_refused():
     encoder = shared_encoder("bert")
     encoder.check_tokenizer(60)
-    with pytest.raises(InputError, match="does not belong to the encoder"):
-        encoder.check_tokenizer(61)
+    refused("does not belong to the encoder", encoder.check_tokenizer, 61)
 
 
 def test_a_full_disk_raises_an_error(tmp_path):

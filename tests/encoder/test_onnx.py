@@ -6,7 +6,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests.encoder.tiny import CASES, documents, perturbed, shared_encoder, tiny_encoder
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.common.threads import thread_count
 from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.config import ACTIVATIONS
@@ -90,20 +90,17 @@ def test_a_runtime_is_chosen_by_the_files_and_by_the_packages(tmp_path, monkeypa
     plain, exported = tmp_path / "tensorflow", tmp_path / "onnx"
     assert (choose_runtime("auto", plain), choose_runtime("auto", exported)) == ("tensorflow", "onnx")
     assert choose_runtime("onnx", plain) == "onnx"
-    with pytest.raises(InputError, match="was exported for ONNX Runtime"):
-        choose_runtime("tensorflow", exported)
+    refused("was exported for ONNX Runtime", choose_runtime, "tensorflow", exported)
     missing = {"tensorflow"}
     monkeypatch.setattr(
         "xmc_tf.encoder.onnx.encoder.find_spec", lambda name: None if name in missing else runtime.__module__
     )
     assert choose_runtime("auto", plain) == "onnx"
     missing.add("onnxruntime")
-    with pytest.raises(InputError, match="neither ONNX Runtime nor TensorFlow is installed"):
-        choose_runtime("auto", plain)
+    refused("neither ONNX Runtime nor TensorFlow is installed", choose_runtime, "auto", plain)
 
 
 def test_a_damaged_graph_is_named(tmp_path):
     both(shared_encoder("bert"), tmp_path)
     (tmp_path / "onnx" / GRAPH).write_bytes(b"not a graph")
-    with pytest.raises(InputError, match=rf"{GRAPH} cannot be loaded by ONNX Runtime"):
-        OnnxEncoder.load(tmp_path / "onnx")
+    refused(rf"{GRAPH} cannot be loaded by ONNX Runtime", OnnxEncoder.load, tmp_path / "onnx")

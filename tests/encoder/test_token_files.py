@@ -6,7 +6,7 @@ import pytest
 from tests.collective.threads import on_ranks
 from tests.encoder.tiny import tiny_encoder
 from tests.encoder.vocabularies import CORPUS, wordpiece
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import TextFile, TokenStore
 from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokenize_file
 
@@ -131,5 +131,4 @@ def test_batches_are_of_like_length_and_within_the_budget(store, monkeypatch):
 
 def test_what_does_not_fit_is_refused(store, tmp_path):
     encoder = tiny_encoder("bert", max_position_embeddings=20)
-    with pytest.raises(InputError, match="30 tokens are too long"):
-        encode_documents(encoder, store)
+    refused("30 tokens are too long", encode_documents, encoder, store)

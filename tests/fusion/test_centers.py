@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix, random
 
 from tests.fusion.made_up import mentions_of
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion import centers as module
 from xmc_tf.fusion.centers import NAME_COUNTS_AS, HeldOutCenters, LabelCenters
@@ -112,11 +112,9 @@ def test_a_folder_keeps_them_and_damage_is_named(learned, tmp_path):
     expected, found = (one.combine(scores[:, :LABELS], None, 10, vectors=vectors) for one in (fusion, again))
     assert (expected != found).nnz == 0
     np.save(tmp_path / "fusion" / "centers.npy", fusion.centers.vectors[:-1])
-    with pytest.raises(InputError, match=r"centers\.npy does not belong to this model"):
-        Fusion.load(tmp_path / "fusion")
+    refused(r"centers\.npy does not belong to this model", Fusion.load, tmp_path / "fusion")
     (tmp_path / "fusion" / "centers.npy").write_bytes(b"broken")
-    with pytest.raises(InputError, match=r"centers\.npy cannot be read"):
-        Fusion.load(tmp_path / "fusion")
+    refused(r"centers\.npy cannot be read", Fusion.load, tmp_path / "fusion")
 
 
 def test_models_of_older_versions_have_none(learned, tmp_path):
@@ -136,8 +134,7 @@ def test_models_of_older_versions_have_none(learned, tmp_path):
     assert (old.combine(scores, None, 10) != expected.combine(scores, None, 10)).nnz == 0
     content["weights"].pop("score")
     path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="another version"):
-        Fusion.load(tmp_path / "fusion")
+    refused("another version", Fusion.load, tmp_path / "fusion")
 
 
 def test_too_many_labels_have_none(monkeypatch):

@@ -1,11 +1,10 @@
 """Similarity of documents and names of labels without documents: candidates by brute force, and what is learned."""
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_matrix, random, vstack
 
 from tests.fusion.made_up import mentions_of
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
 
@@ -68,5 +67,4 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     some = fusion.combine(nobody, nothing, LABELS, vectors=vectors, allowed=np.array([0, 1, 2]))
     assert set(some.indices.tolist()) == {0}
     (tmp_path / "fusion" / "similarity.npz").write_bytes(b"broken")
-    with pytest.raises(InputError, match=r"similarity\.npz cannot be read"):
-        Fusion.load(tmp_path / "fusion")
+    refused(r"similarity\.npz cannot be read", Fusion.load, tmp_path / "fusion")

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 from tests.jobs.conftest import write_table
+from tests.refusals import refused
 from xmc_tf import XRLinear
-from xmc_tf.common.errors import InputError
 from xmc_tf.explain import main as explain
-from xmc_tf.export import main as export
 from xmc_tf.linear.predict import main as predict
 from xmc_tf.report.command import main as report
-from xmc_tf.serving.local import LocalModel
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.train import main as train
@@ -61,15 +59,6 @@ def test_the_effort_makes_several_trees_and_names_are_evidence(trained):
     assert (found != model.predict(texts, X=model.features(texts))).nnz == 0
 
 
-def test_the_measures_are_those_of_the_probabilities(trained):
-    from xmc_tf import evaluate
-
-    store, model = TableStore.open(trained / "table.sqlite"), XRLinear.load(trained / "model")
-    (run,) = runs_of(store)
-    found = evaluate(store.labels("test"), model.predict(store.texts("test")), (1,))
-    assert run.metrics["P@1"] == pytest.approx(found.at("P", 1))
-
-
 def test_one_model_answers_alike_everywhere(trained, tmp_path, capsys):
     folder, texts = trained / "model", [text for text, _ in rows(30, seed=2)]
     expected = XRLinear.load(folder).best(texts, k=3)
@@ -92,16 +81,6 @@ def test_one_model_answers_alike_everywhere(trained, tmp_path, capsys):
     assert system["P@1"] == pytest.approx(run.metrics["P@1"])
 
 
-def test_the_export_answers_as_the_model(trained, tmp_path):
-    pytest.importorskip("tensorflow")
-    folder, texts = trained / "model", [text for text, _ in rows(30, seed=2)]
-    export(["-m", str(folder), "-o", str(tmp_path / "served" / "1"), "-k", "3", "--verbose-level", "0"])
-    served = LocalModel(tmp_path / "served" / "1").predict(texts)
-    own = XRLinear.load(folder).predict(texts, only_topk=3)
-    assert np.array_equal(served.indices, own.indices)
-    np.testing.assert_allclose(served.data, own.data, atol=1e-5)
-
-
 def test_the_user_can_decide_otherwise(trained, tmp_path):
     flags = [str(trained / "table.csv"), "-m", str(tmp_path / "model"), "--min-df", "1", "--verbose-level", "0"]
     shaped = [*flags, "--trees", "2", "--max-leaf-size", "20", "--validation", "0"]
@@ -115,8 +94,7 @@ def test_the_user_can_decide_otherwise(trained, tmp_path):
     assert "probabilities" in run.durations
     train([*shaped, "--probabilities", "false"])
     assert XRLinear.load(tmp_path / "model").evidence is None
-    with pytest.raises(InputError, match="--trees and --effort are mutually exclusive"):
-        train([*flags, "--trees", "2", "--effort", "fast"])
+    refused("--trees and --effort are mutually exclusive", train, [*flags, "--trees", "2", "--effort", "fast"])
 
 
 def test_names_that_are_numbers_are_no_evidence(tmp_path):

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from tests.jobs.conftest import documents
+from tests.refusals import refused
 from tests.words.small import small_dictionaries_in
 from xmc_tf.common.errors import InputError
 from xmc_tf.jobs.train_flags import languages_of_column
@@ -51,8 +52,7 @@ def test_a_model_is_trained_with_them(table, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_meant_is_refused(table, tmp_path, flags, message):
-    with pytest.raises(InputError, match=message):
-        main([str(table), "-m", str(tmp_path / "model"), *flags])
+    refused(message, main, [str(table), "-m", str(tmp_path / "model"), *flags])
     assert not (tmp_path / "model").exists()
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.jobs.conftest import TOPICS, documents
+from tests.refusals import refused
 from xmc_tf import XRLinear
 from xmc_tf.append import main as append
 from xmc_tf.common.errors import InputError
@@ -116,8 +117,7 @@ def test_a_model_is_measured_on_another_table(folder, tmp_path, capsys, caplog):
     ],
 )
 def test_command_lines_that_are_not_clear(folder, flags, message):
-    with pytest.raises(InputError, match=message):
-        evaluate([flag.format(table=folder / "data.csv", model=folder / "model") for flag in flags])
+    refused(message, evaluate, [flag.format(table=folder / "data.csv", model=folder / "model") for flag in flags])
 
 
 def test_a_training_says_whether_documents_can_be_appended(folder, tmp_path, capsys):

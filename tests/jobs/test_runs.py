@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf import XRLinear
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.runs import main
 from xmc_tf.tables.preparation import prepare
@@ -81,8 +81,7 @@ def test_predictions_of_the_test_documents(store, tmp_path):
     assert [row["text"] for row in rows] == list(store.texts("test"))
     assert [set(row["true labels"].split("|")) for row in rows] == [{names[at] for at in one.indices} for one in Y]
     assert all(len(row["predicted labels"].split("|")) == len(row["scores"].split("|")) == 3 for row in rows)
-    with pytest.raises(InputError, match="no predictions"):
-        main([str(store.path), "predictions", "2", "-o", str(tmp_path / "out.csv")])
+    refused("no predictions", main, [str(store.path), "predictions", "2", "-o", str(tmp_path / "out.csv")])
 
 
 def test_deleting_a_run_keeps_the_others(store, capsys):
@@ -104,8 +103,7 @@ def test_deleting_a_run_keeps_the_others(store, capsys):
     ],
 )
 def test_actions_that_cannot_work(store, arguments, message):
-    with pytest.raises(InputError, match=message):
-        main([str(store.path), *arguments])
+    refused(message, main, [str(store.path), *arguments])
 
 
 def test_a_data_set_without_runs(multi, capsys):

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from tests.jobs.conftest import documents
+from tests.refusals import refused
 from xmc_tf import XRLinear, load
 from xmc_tf.common.errors import InputError
 from xmc_tf.explain import main as explain
@@ -40,8 +41,7 @@ def test_a_text_is_an_argument_or_a_flag(model, capsys):
     assert both == _shown(capsys, predict, "-m", model, "-q", TEXT, "-q", "goal team", "-k", "1")
     assert [line.split()[1] for line in both.splitlines() if line] == [one[0][0] for one in best]
     assert _shown(capsys, explain, "-m", model, TEXT) == _shown(capsys, explain, "-m", model, "-q", TEXT)
-    with pytest.raises(InputError, match="the text is missing"):
-        explain(["-m", model])
+    refused("the text is missing", explain, ["-m", model])
     with pytest.raises(InputError, match=r"no-such\.csv does not exist"):  # a file, not a text
         predict(["-m", model, "no-such.csv", "-o", "labels.csv"])
 
@@ -52,8 +52,7 @@ def test_a_model_is_an_argument_or_a_flag(model, capsys):
         assert model_place(parser().parse_args([model, *more])) == model
         assert model_place(parser().parse_args(["-m", model, *more])) == model
         for wrong, message in (([], "the model is missing"), ([model, "-m", model], "both MODEL and -m are given")):
-            with pytest.raises(InputError, match=message):
-                model_place(parser().parse_args([*wrong, *more]))
+            refused(message, model_place, parser().parse_args([*wrong, *more]))
 
 
 def test_lines_of_texts_become_a_table(model, tmp_path):

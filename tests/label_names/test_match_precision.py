@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.label_names.cases import many
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.label_names import LabelNames, label_vocabulary
 from xmc_tf.label_names.find_mentions import find_matches
 from xmc_tf.label_names.kernels import NR_GRADES
@@ -81,8 +81,7 @@ def test_damaged_files_are_named(tmp_path):
     LabelNames.learn(names, texts, Y)[0].save(tmp_path / "names")
     path = tmp_path / "names" / _FILE
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"names\.npz cannot be read"):
-        LabelNames.load(tmp_path / "names")
+    refused(r"names\.npz cannot be read", LabelNames.load, tmp_path / "names")
 
 
 @pytest.mark.parametrize("language", ["none", "en"])
@@ -101,8 +100,7 @@ def test_files_with_arrays_that_do_not_match_are_refused(language, tmp_path):
             others += [array + 1_000_000, array - 1_000_000, array[::-1] + 1, array.astype(np.float32)]
         for other in others:
             np.savez(file, **{**arrays, name: other})
-            with pytest.raises(InputError, match=r"names\.npz (cannot be read|is inconsistent)"):
-                LabelNames.load(file.parent)
+            refused(r"names\.npz (cannot be read|is inconsistent)", LabelNames.load, file.parent)
     np.savez(file, **arrays)
     LabelNames.load(file.parent)
 

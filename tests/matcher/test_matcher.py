@@ -10,8 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.projector import ProjectorConfig
 
 from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode, store_of
+from tests.refusals import refused
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
@@ -150,8 +150,7 @@ def test_a_loaded_matcher_predicts_the_same(data, trained, tmp_path):
 
 def test_a_folder_that_is_no_head_is_refused(trained):
     _, folder = trained
-    with pytest.raises(InputError, match="is not a label head"):
-        load_label_search(folder / "work" / "level_1" / "done")
+    refused("is not a label head", load_label_search, folder / "work" / "level_1" / "done")
 
 
 def test_scale_and_normalisation_are_kept(data, tmp_path):
@@ -167,8 +166,7 @@ def test_scale_and_normalisation_are_kept(data, tmp_path):
 def test_only_the_upper_levels(data, tmp_path):
     matcher = train(data, tmp_path, dataclasses.replace(PARAMS, max_steps=1), max_match_clusters=4)
     assert (matcher.level, matcher.nr_nodes, matcher.labels) == (1, 3, None)
-    with pytest.raises(InputError, match="is above the labels"):
-        matcher.to_labels(matcher.predict(encode(matcher.encoder, data[0], np.arange(3))))
+    refused("is above the labels", matcher.to_labels, matcher.predict(encode(matcher.encoder, data[0], np.arange(3))))
 
 
 class StopError(Exception):

@@ -4,7 +4,7 @@ import scipy.sparse as smat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.metrics import ENSEMBLES, ensemble
 
 A = smat.csr_matrix(np.array([[0.9, 0.0, 0.3, 0.0], [0.0, 0.5, 0.0, 0.0]]))
@@ -51,12 +51,9 @@ def test_empty_predictions():
 
 
 def test_what_cannot_be_made_one():
-    with pytest.raises(InputError, match="at least 2"):
-        ensemble("average", [A])
-    with pytest.raises(InputError, match="round_robin"):
-        ensemble("best", [A, B])
-    with pytest.raises(InputError, match="prediction 2"):
-        ensemble("average", [A, B[:1]])
+    refused("at least 2", ensemble, "average", [A])
+    refused("round_robin", ensemble, "best", [A, B])
+    refused("prediction 2", ensemble, "average", [A, B[:1]])
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(ENSEMBLES)))

@@ -6,6 +6,7 @@ import scipy.sparse as smat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main as evaluate
@@ -98,5 +99,4 @@ def test_json_and_report_beside_the_layout(files, capsys):
 
 
 def test_other_shapes_are_refused(files):
-    with pytest.raises(InputError, match="does not fit the truth"):
-        pecos_lines(PREDICTED[:2], TRUTH)
+    refused("does not fit the truth", pecos_lines, PREDICTED[:2], TRUTH)

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import xmc_tf.mlflow
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.models.xr_linear import XRLinear
 
 TEXTS = ["soup with fresh herbs", "herbs for a garden", "bread and soup"] * 4
@@ -34,7 +34,5 @@ def test_mlflow_saves_and_loads(model, tmp_path):
     function = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
     assert function.predict(TEXTS[:1], params={"k": 1})[0][0]["label"] == "cooking"
     assert xmc_tf.mlflow.load_model(str(tmp_path / "saved")).names == model.names
-    with pytest.raises(InputError, match="is not a folder"):
-        xmc_tf.mlflow.save_model(model, tmp_path / "saved" / "MLmodel")
-    with pytest.raises(InputError, match="is not empty"):
-        xmc_tf.mlflow.save_model(model, tmp_path / "saved")
+    refused("is not a folder", xmc_tf.mlflow.save_model, model, tmp_path / "saved" / "MLmodel")
+    refused("is not empty", xmc_tf.mlflow.save_model, model, tmp_path / "saved")

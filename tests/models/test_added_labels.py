@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.label_names.cases import many
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.incremental.added_labels import add_labels
@@ -126,22 +127,18 @@ def test_the_command_shows_what_it_would_do(folders, capsys):
     assert "42  other name" in out
     assert "left out 1 names that the model has already" in out
     known = r"1 of 2 names are not new[^$]*line 1: 'Quantum Chemistry' is label 40 of the"
-    with pytest.raises(InputError, match=known):
-        add_command([*flags, "-o", str(folders / "no")])
-    with pytest.raises(InputError, match="no output"):
-        add_command(flags)
+    refused(known, add_command, [*flags, "-o", str(folders / "no")])
+    refused("no output", add_command, flags)
     assert not (folders / "no").exists()
 
 
 def test_names_that_repeat_and_models_without_names(folders):
     with pytest.raises(InputError, match=r"line 2: 'SEA  floor' is in line 1"):
         add_labels(folders / "model", ["sea floor", "SEA  floor"], folders / "no")
-    with pytest.raises(InputError, match="the model itself"):
-        add_labels(folders / "model", ["sea floor"], folders / "model")
+    refused("the model itself", add_labels, folders / "model", ["sea floor"], folders / "model")
     names, texts, Y = many()
     XRLinear.train(texts, Y, names=names, label_names=False, threads=1).save(folders / "plain")
-    with pytest.raises(InputError, match="labels cannot be added to"):
-        add_labels(folders / "plain", ["sea floor"], folders / "no")
+    refused("labels cannot be added to", add_labels, folders / "plain", ["sea floor"], folders / "no")
 
 
 def test_names_are_appended_where_the_training_data_are_kept(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.linear.command_data import run_train
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.explain import main
 from xmc_tf.models.xr_linear import XRLinear
@@ -78,8 +78,7 @@ def test_a_model_of_features_names_them_by_number(corpus):
     (label,) = model.explain(X[2], k=1).labels
     assert label.name == str(label.label)
     assert label.evidence[0].path[-1].contributions[0].feature.startswith("feature ")
-    with pytest.raises(InputError, match="one document is explained at a time"):
-        model.explain(X[:2])
+    refused("one document is explained at a time", model.explain, X[:2])
 
 
 def test_the_command_prints_words_and_json(corpus, folder, capsys):
@@ -103,5 +102,4 @@ def test_the_command_prints_words_and_json(corpus, folder, capsys):
     ("arguments", "message"), [(["-k", "0"], "-k is out of range"), (["--words", "0"], "--words is out of range")]
 )
 def test_numbers_out_of_range_are_named(folder, arguments, message):
-    with pytest.raises(InputError, match=message):
-        main(["text", "-m", str(folder), *arguments])
+    refused(message, main, ["text", "-m", str(folder), *arguments])

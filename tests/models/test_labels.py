@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.models import labels as reading
 from xmc_tf.tables.label_forms import read_labels
 
@@ -34,5 +34,4 @@ def test_names_are_sorted_or_in_the_order_that_is_given():
     ],
 )
 def test_labels_that_cannot_be_used(labels, names, message):
-    with pytest.raises(InputError, match=message):
-        label_matrix(labels, names)
+    refused(message, label_matrix, labels, names)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from scipy.sparse import csr_matrix, save_npz
 
 from tests.fusion.made_up import documents
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.linear.train import main as train_command
 from xmc_tf.models.xr_linear import XRLinear
@@ -70,8 +70,7 @@ def test_a_promise_is_kept_if_most_labels_have_one_document():
         right = [name in true for row, true in zip(found, labels, strict=True) for name, _ in row]
         assert len(right) > 200
         assert np.mean(right) >= promised
-    with pytest.raises(InputError, match=r"cannot promise a precision of 0\.7"):
-        model.best(texts, min_precision=0.7)
+    refused(r"cannot promise a precision of 0\.7", model.best, texts, min_precision=0.7)
 
 
 def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
@@ -85,15 +84,12 @@ def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
     assert set(some.indices.tolist()) <= {1, 40, 50}
     assert np.array_equal(some.toarray(), loaded.predict(X, only_topk=2).toarray())
     assert np.array_equal(loaded.predict(X, only_labels=[1, 2]).indices, np.ones(50))  # what both allow
-    with pytest.raises(InputError, match="none of the labels may be predicted"):
-        loaded.predict(X, only_labels=[2])
+    refused("none of the labels may be predicted", loaded.predict, X, only_labels=[2])
     loaded.set_output_constraint(None)
     assert np.array_equal(loaded.predict(X).toarray(), model.predict(X).toarray())
-    with pytest.raises(InputError, match="label 'baking' does not exist"):
-        loaded.predict(X, only_labels=["baking"])
+    refused("label 'baking' does not exist", loaded.predict, X, only_labels=["baking"])
     assert loaded.evaluate(X, documents(50, seed=2)[1], k=3).ks == (3,)
-    with pytest.raises(InputError, match="k and only_topk are the same"):
-        loaded.predict(X, k=1, only_topk=2)
+    refused("k and only_topk are the same", loaded.predict, X, k=1, only_topk=2)
 
 
 def test_the_export_answers_as_the_model(model, tmp_path):
@@ -162,11 +158,9 @@ def test_few_documents_have_scores_and_the_log_says_why(caplog):
         model = XRLinear.train(*documents(150), threads=1)
     assert model.evidence is None
     assert "not calibrated probabilities: 150 documents are too few" in caplog.text
-    with pytest.raises(InputError, match="probabilities cannot be learned"):
-        XRLinear.train(*documents(19), threads=1, probabilities=True)
+    refused("probabilities cannot be learned", XRLinear.train, *documents(19), threads=1, probabilities=True)
     assert XRLinear.train(*documents(150), threads=1, probabilities=True).evidence is not None
-    with pytest.raises(InputError, match="mutually exclusive"):
-        XRLinear.train(["a", "b"], [["c"], ["d"]], label_names=True, probabilities=False)
+    refused("mutually exclusive", XRLinear.train, ["a", "b"], [["c"], ["d"]], label_names=True, probabilities=False)
 
 
 def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path, caplog):
@@ -181,8 +175,7 @@ def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path, caplog):
     assert "scores are those of PECOS" not in caplog.text
     scores, probable = (XRLinear.load(tmp_path / name) for name in ("scores", "probable"))
     assert scores.evidence is None
-    with pytest.raises(InputError, match="--probabilities true"):
-        scores.predict(X, min_precision=0.5)
+    refused("--probabilities true", scores.predict, X, min_precision=0.5)
     expected = XRLinear.train(X, Y, threads=1)
     assert np.array_equal(probable.predict(X).toarray(), expected.predict(X).toarray())
     assert json.loads((tmp_path / "probable" / "fusion" / "fusion.json").read_text())["names"] is False
@@ -194,5 +187,4 @@ def test_a_folder_that_lacks_its_names_is_refused(model, tmp_path):
     content = json.loads(header.read_text())
     del content["names"]  # as an older version wrote it, which always had names
     header.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="label_names/ is missing"):
-        ProbabilityModel.load(tmp_path)
+    refused("label_names/ is missing", ProbabilityModel.load, tmp_path)

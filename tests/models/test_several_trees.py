@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from tests.files import contents
 from tests.linear.command_data import facts, run_predict, run_train
+from tests.refusals import refused
 from xmc_tf.check.model_check import check_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, load_matrix, save_matrix
@@ -112,24 +113,19 @@ def test_trees_of_two_models_are_refused(trained, tmp_path):
     content = json.loads((tmp_path / "m/params.json").read_text())
     for count in (0, "3", 101):
         (tmp_path / "m/params.json").write_text(json.dumps({**content, "nr_trees": count, "checksum": ""}))
-        with pytest.raises(InputError, match="nr_trees is"):
-            XRLinear.load(tmp_path / "m")
+        refused("nr_trees is", XRLinear.load, tmp_path / "m")
     shutil.rmtree(tmp_path / "m/ensemble/2")
     (tmp_path / "m/params.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match="ensemble/2"):
-        XRLinear.load(tmp_path / "m")
+    refused("ensemble/2", XRLinear.load, tmp_path / "m")
 
 
 def test_what_belongs_to_one_tree_excludes_several(corpus, trained):
     data = ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", corpus / "m", "-n", 1]
-    with pytest.raises(InputError, match="cannot be combined with several trees"):
-        run_train(*data, "--trees", 2, "-c", trained / "tree")
+    refused("cannot be combined with several trees", run_train, *data, "--trees", 2, "-c", trained / "tree")
     negatives = corpus / "M.npz"
     save_matrix(negatives, csr_matrix(np.ones((90, 4), np.float32)))
-    with pytest.raises(InputError, match="cannot be combined with several trees"):
-        run_train(*data, "--trees", 2, "-ns", "tfn+usn", "-um", negatives)
-    with pytest.raises(InputError, match="cannot be combined"):
-        run_train(*data, "--effort", "fast", "--trees", 2)
+    refused("cannot be combined with several trees", run_train, *data, "--trees", 2, "-ns", "tfn+usn", "-um", negatives)
+    refused("cannot be combined", run_train, *data, "--effort", "fast", "--trees", 2)
 
 
 def test_an_effort_chooses_trees_and_solver(corpus, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -52,10 +53,8 @@ def test_settings_of_the_solver_that_are_not_the_defaults_stay():
 
 
 def test_an_effort_excludes_own_shapes():
-    with pytest.raises(InputError, match="unknown effort 'most'"):
-        of_effort("most")
-    with pytest.raises(InputError, match="effort 'best' and nr-splits cannot be combined"):
-        of_effort("best", nr_splits=4)
+    refused("unknown effort 'most'", of_effort, "most")
+    refused("effort 'best' and nr-splits cannot be combined", of_effort, "best", nr_splits=4)
     two = several_trees(HierarchicalKMeansParams(), 2)
     with pytest.raises(InputError, match="effort 'fast' and 2 trees cannot be combined"):
         params_of_effort(XRLinearParams(tree=two), "fast", 1000, 1000)
@@ -67,5 +66,4 @@ def test_several_trees_have_successive_seeds():
     assert [tree.seed for tree in several_trees(first, 3)] == [3, 4, 5]
     assert {tree.nr_splits for tree in several_trees(first, 3)} == {4}
     for count in (0, 101):
-        with pytest.raises(InputError, match="--trees is out of range"):
-            several_trees(first, count)
+        refused("--trees is out of range", several_trees, first, count)

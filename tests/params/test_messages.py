@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.params import published
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearChainParams,
@@ -27,9 +27,7 @@ def load(path):
 def message_of(tmp_path, data) -> str:
     path = tmp_path / "params.json"
     path.write_text(data if isinstance(data, str) else json.dumps(data))
-    with pytest.raises(InputError) as caught:
-        load(path)
-    return str(caught.value)
+    return str(refused((), load, path))
 
 
 def test_unknown_key_names_its_path_and_the_nearest_one(tmp_path):
@@ -115,20 +113,15 @@ def test_not_a_parameter_file(tmp_path, text, words):
 
 def test_file_that_cannot_be_read(tmp_path):
     (tmp_path / "params.json").write_text("{}")
-    with pytest.raises(InputError, match=r"parms\.json does not exist(.|\n)*did you mean .*params\.json"):
-        load(tmp_path / "parms.json")
-    with pytest.raises(InputError, match="is a folder"):
-        load(tmp_path)
+    refused(r"parms\.json does not exist(.|\n)*did you mean .*params\.json", load, tmp_path / "parms.json")
+    refused("is a folder", load, tmp_path)
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(InputError, match="not text in UTF-8"):
-        load(tmp_path / "bytes.json")
+    refused("not text in UTF-8", load, tmp_path / "bytes.json")
 
 
 def test_python_callers_get_the_same_checks():
-    with pytest.raises(InputError, match="nr_splits is out of range"):
-        HierarchicalKMeansParams(nr_splits=1)
-    with pytest.raises(InputError, match="model_chain has the wrong type"):
-        LinearChainParams(model_chain={"Cp": 1})
+    refused("nr_splits is out of range", HierarchicalKMeansParams, nr_splits=1)
+    refused("model_chain has the wrong type", LinearChainParams, model_chain={"Cp": 1})
     params = MatcherParams(learning_rate=1, negative_sampling="TFN+man")
     assert isinstance(params.learning_rate, float)
     assert params.negative_sampling == "tfn+man"
@@ -147,5 +140,4 @@ def test_chain_for_a_tree_of_another_depth(caplog):
         "neg_mining_chain has 3 entries, the tree has 2 levels: the last 2 are used",
         "neg_mining_chain has 2 entries, the tree has 4 levels: the first is also used for the levels above",
     ]
-    with pytest.raises(InputError, match="is empty"):
-        per_level((), 2, "neg_mining_chain")
+    refused("is empty", per_level, (), 2, "neg_mining_chain")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import TfidfParams, tfidf_of_pecos
 
@@ -53,8 +54,7 @@ def test_a_key_that_cannot_be_done_is_named(key, value):
     for config in ({key: value}, {"base_vect_configs": [{key: value}]}):
         if key == "norm" and "base_vect_configs" in config:
             continue  # norm_p counts there
-        with pytest.raises(InputError, match=rf"config\.json: .*{ours.get(key, key)}(.|\n)*expected"):
-            read({"type": "tfidf", "kwargs": config})
+        refused(rf"config\.json: .*{ours.get(key, key)}(.|\n)*expected", read, {"type": "tfidf", "kwargs": config})
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,7 @@ def test_a_key_that_cannot_be_done_is_named(key, value):
     ],
 )
 def test_what_is_no_configuration(text, said):
-    with pytest.raises(InputError, match=said):
-        tfidf_of_pecos(text, "config.json", 10)
+    refused(said, tfidf_of_pecos, text, "config.json", 10)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner))

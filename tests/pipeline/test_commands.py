@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.pipeline.corpus import made_stages, run_train, shell
+from tests.refusals import refused
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
@@ -88,8 +89,7 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
     ],
 )
 def test_what_cannot_be_is_refused(flags, said):
-    with pytest.raises(InputError, match=said):
-        train.main(flags)
+    refused(said, train.main, flags)
 
 
 def test_a_missing_file_is_named_before_the_encoder_is_looked_for(corpus, tmp_path):
@@ -107,13 +107,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
         (["--steps-scale", 1, 2, 3], "2 in total"),
         (["--code-path", corpus / "Y.trn.npz"], "expected"),
     ]:
-        with pytest.raises(InputError, match=said):
-            run_train(corpus, tmp_path / "m", *flags)
+        refused(said, run_train, corpus, tmp_path / "m", *flags)
         assert not (tmp_path / "m").exists()
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "labels.txt").write_text("dear")
-    with pytest.raises(InputError, match=r"holds other files(.|\n)*labels\.txt"):
-        run_train(corpus, tmp_path / "letters")
+    refused(r"holds other files(.|\n)*labels\.txt", run_train, corpus, tmp_path / "letters")
     assert (tmp_path / "letters" / "labels.txt").read_text() == "dear"
 
 
@@ -170,8 +168,7 @@ def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys
         (["-y", str(corpus / "Y.trn.npz")], "different numbers of documents"),
         (["--ensemble-method", "average"], "not fine-tuned"),
     ]:
-        with pytest.raises(InputError, match=said):
-            predict.main(["-m", model, "-t", texts, *flags])
+        refused(said, predict.main, ["-m", model, "-t", texts, *flags])
 
 
 def test_vectors_in_a_file(corpus, frozen, tmp_path):
@@ -191,8 +188,7 @@ def test_vectors_in_a_file(corpus, frozen, tmp_path):
     ]:
         encode.main([*flags, flag, str(tmp_path / name)])
         np.testing.assert_array_equal(np.load(tmp_path / written), E)
-    with pytest.raises(InputError, match=r"ends in \.npy(.|\n)*received: \.csv"):
-        encode.main([*flags, "-o", str(tmp_path / "E.csv")])
+    refused(r"ends in \.npy(.|\n)*received: \.csv", encode.main, [*flags, "-o", str(tmp_path / "E.csv")])
 
 
 def test_the_shell(frozen):

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 from scipy.special import expit, logsumexp
 
 from tests.pipeline.corpus import TOPICS, write_encoder
+from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.windows import Reading
@@ -195,5 +196,4 @@ def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
 
 
 def test_no_windows_are_refused():
-    with pytest.raises(InputError, match="--max-windows"):
-        train._recipe(train_flags.parser().parse_args(["--max-windows", "0"]))
+    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"]))

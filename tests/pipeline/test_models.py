@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
+from tests.refusals import refused
 from xmc_tf import predict, train
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
@@ -120,11 +120,6 @@ def frozen_tree_params(model):
     return XTransformerParams.from_json(model.metadata.train_params).refined_indexer_params
 
 
-def test_fine_tuning_has_changed_the_encoder(corpus, frozen, tuned):
-    texts, _ = texts_and_labels(corpus, "tst")
-    assert np.abs(frozen.encode(texts) - tuned.encode(texts)).max() > 1e-3
-
-
 def test_heads_and_rankers_together(corpus, tuned, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     raw = vectors(tuned.folder, texts, tmp_path)
@@ -196,14 +191,12 @@ def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
     assert rows_of(pieces) == rows_of(whole)
     assert tuned.predict([]).shape == (0, LABELS)
     assert tuned.best(texts[:1], k=2)[0][0][0] == str(whole.indices[0])
-    with pytest.raises(InputError, match="only_topk is out of range"):
-        tuned.predict(texts, only_topk=0)
+    refused("only_topk is out of range", tuned.predict, texts, only_topk=0)
 
 
 def test_given_features_stand_before_the_vector(corpus, tmp_path, capsys):
     flags = ["-x", corpus / "X.trn.npz", "--no-fine-tune", "-tt", corpus / "X.tst.txt", "-yt", corpus / "Y.tst.npz"]
-    with pytest.raises(InputError, match="same kind of features"):
-        run_train(corpus, tmp_path / "m", *flags)
+    refused("same kind of features", run_train, corpus, tmp_path / "m", *flags)
     flags += ["-xt", corpus / "X.tst.npz", "--fix-clustering", "--layout", "pecos"]
     model = run_train(corpus, tmp_path / "m", *flags)
     printed = r"^==== evaluation results ====\nprec   = [\d. ]+\nrecall = [\d. ]+$"
@@ -212,10 +205,8 @@ def test_given_features_stand_before_the_vector(corpus, tmp_path, capsys):
     texts, Y = texts_and_labels(corpus, "tst")
     X = load_matrix(corpus / "X.tst.npz")
     assert (Y.toarray()[np.arange(60), model.predict(texts, X, only_topk=1).indices] > 0).mean() > 0.9
-    with pytest.raises(InputError, match="30 features"):
-        model.predict(texts)
-    with pytest.raises(InputError, match="do not fit the model"):
-        model.predict(texts, X[:, :20])
+    refused("30 features", model.predict, texts)
+    refused("do not fit the model", model.predict, texts, X[:, :20])
 
 
 def test_text_alone(corpus, tmp_path):
@@ -224,8 +215,7 @@ def test_text_alone(corpus, tmp_path):
     assert (model.ranker.nr_sparse, model.ranker.nr_dense) == (0, 16)
     texts, _ = texts_and_labels(corpus, "tst")
     assert np.diff(model.predict(texts).indptr).max() == 5
-    with pytest.raises(InputError, match="computes its features from the texts"):
-        model.predict(texts, load_matrix(corpus / "X.tst.npz"))
+    refused("computes its features from the texts", model.predict, texts, load_matrix(corpus / "X.tst.npz"))
 
 
 def test_label_features_make_the_first_tree(corpus, tmp_path):
@@ -276,18 +266,13 @@ def test_a_tree_may_be_given(corpus, tmp_path):
 
 def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
-    with pytest.raises(InputError, match="its encoder was not fine-tuned"):
-        frozen.predict(texts, ensemble_method="average")
-    with pytest.raises(InputError, match="needs a label head"):
-        run_train(corpus, tmp_path / "m", "--no-fine-tune", "--ensemble-method", "average")
+    refused("its encoder was not fine-tuned", frozen.predict, texts, ensemble_method="average")
+    refused("needs a label head", run_train, corpus, tmp_path / "m", "--no-fine-tune", "--ensemble-method", "average")
     (tmp_path / "params.json").write_text('{"model": "XLinear"}')
-    with pytest.raises(InputError, match="is not an XR-Transformer model"):
-        XTransformer.load(tmp_path)
+    refused("is not an XR-Transformer model", XTransformer.load, tmp_path)
     (tmp_path / "params.json").write_text('{"model": "XTransformer", "nr_labels": 3}')
-    with pytest.raises(InputError, match="encoder/ is missing"):
-        XTransformer.load(tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
-        XTransformer.load(tmp_path / "nothing")
+    refused("encoder/ is missing", XTransformer.load, tmp_path)
+    refused("does not exist", XTransformer.load, tmp_path / "nothing")
 
 
 def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
@@ -337,7 +322,5 @@ def test_an_encoder_without_rankers_and_from_where_an_interrupted_training_resum
     assert model.matcher.level == 1  # 4 nodes, and not the 8 below them
     texts, _ = texts_and_labels(corpus, "tst")
     assert model.encode(texts).shape == (60, 16)
-    with pytest.raises(InputError, match="is above the labels"):
-        model.predict(texts)
-    with pytest.raises(InputError, match="trained with only_encoder"):
-        model.predict(texts, ensemble_method="concat-only")
+    refused("is above the labels", model.predict, texts)
+    refused("trained with only_encoder", model.predict, texts, ensemble_method="concat-only")

@@ -21,6 +21,7 @@ from tests.pipeline.pecos_model import (
     features,
     head_object,
 )
+from tests.refusals import refused
 from xmc_tf import encode, export, predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
@@ -83,8 +84,7 @@ def test_embeddings(pecos, loaded):
 
 
 def test_saving_converts_it(pecos, loaded, tmp_path):
-    with pytest.raises(InputError, match="is the PECOS folder that this model was loaded from"):
-        loaded.save(pecos.folder)
+    refused("is the PECOS folder that this model was loaded from", loaded.save, pecos.folder)
     loaded.save(tmp_path / "ours")
     assert sorted(one.name for one in (tmp_path / "ours").iterdir()) == [
         "encoder", "head", "params.json", "ranker", "tree",
@@ -115,13 +115,11 @@ def test_command_lines(pecos, tmp_path, capsys):
     capsys.readouterr()
     show.main([str(pecos.folder), "--depth", "1"])
     assert capsys.readouterr().out.splitlines()[0] == f"{LABELS} labels"
-    with pytest.raises(InputError, match="trained on texts and features"):
-        predict.main([*common, "-o", str(tmp_path / "P.npz")])
+    refused("trained on texts and features", predict.main, [*common, "-o", str(tmp_path / "P.npz")])
 
 
 def test_it_cannot_be_audited(loaded):
-    with pytest.raises(InputError, match="trained by xmc_tf"):
-        loaded.audit(TEXTS, np.eye(len(TEXTS), LABELS), X=features())
+    refused("trained by xmc_tf", loaded.audit, TEXTS, np.eye(len(TEXTS), LABELS), X=features())
 
 
 def test_export_of_a_model_of_texts_alone(text_only, tmp_path):
@@ -137,15 +135,13 @@ def test_a_model_without_rankers(tmp_path):
     pecos = PecosModel(tmp_path / "model", rankers=False)
     model = XTransformer.load(pecos.folder)
     np.testing.assert_allclose(model.predict(TEXTS).toarray(), pecos.predict_by_head(TEXTS), atol=1e-5)
-    with pytest.raises(InputError, match="has no rankers"):
-        model.predict(TEXTS, ensemble_method="concat-only")
+    refused("has no rankers", model.predict, TEXTS, ensemble_method="concat-only")
 
 
 def test_a_head_of_clusters_is_no_head_of_labels(tmp_path):
     model = XTransformer.load(PecosModel(tmp_path / "model", head_rows=CLUSTERS).folder)
     assert model.predict(TEXTS, features()).shape == (len(TEXTS), LABELS)
-    with pytest.raises(InputError, match="above the labels"):
-        model.predict(TEXTS, ensemble_method="transformer-only")
+    refused("above the labels", model.predict, TEXTS, ensemble_method="transformer-only")
 
 
 def test_vocabulary_alone(pecos, copy, caplog):
@@ -167,8 +163,7 @@ def test_vocabulary_alone(pecos, copy, caplog):
     assert tokenizer.tokenize(["LIBRARY"], LENGTH)[0].tolist() != tokenizer.tokenize(["library"], LENGTH)[0].tolist()
     assert not caplog.text
     (copy / "text_encoder" / "text_encoder" / "config.json").unlink()
-    with pytest.raises(InputError, match=r"the tokenizer in .* cannot be read"):
-        TextTokenizer.load(copy / "text_encoder")
+    refused(r"the tokenizer in .* cannot be read", TextTokenizer.load, copy / "text_encoder")
 
 
 def edited(path, **changes):
@@ -192,8 +187,7 @@ def edited(path, **changes):
 )
 def test_parameters_that_are_wrong(copy, file, changes, message):
     edited(copy / file, **changes)
-    with pytest.raises(InputError, match=message):
-        XTransformer.load(copy)
+    refused(message, XTransformer.load, copy)
 
 
 def test_xlnets_summary(copy):
@@ -203,8 +197,7 @@ def test_xlnets_summary(copy):
     edited(config, summary_activation=None)
     assert XTransformer.load(copy).metadata.pooling == "last"
     edited(config, summary_type="mean")
-    with pytest.raises(InputError, match="these summary options of XLNet are not supported"):
-        XTransformer.load(copy)
+    refused("these summary options of XLNet are not supported", XTransformer.load, copy)
 
 
 @pytest.mark.parametrize(
@@ -225,15 +218,11 @@ def test_a_folder_that_was_copied_in_part(copy, missing, message):
 
 
 def test_parts_of_a_model_are_named(copy):
-    with pytest.raises(InputError, match="is not an XR-Transformer model") as caught:
-        XTransformer.load(copy / "concat_model")
-    assert "XLinearModel" in str(caught.value)
-    with pytest.raises(InputError, match="is not an XR-Transformer model"):
-        XTransformer.load(copy / "text_encoder")
+    refused(["is not an XR-Transformer model", "XLinearModel"], XTransformer.load, copy / "concat_model")
+    refused("is not an XR-Transformer model", XTransformer.load, copy / "text_encoder")
     for content in ("{", "[" * 100_000, "[]", '{"__meta__": 3}'):
         (copy / "param.json").write_text(content)
-        with pytest.raises(InputError, match=r"params\.json is missing"):
-            XTransformer.load(copy)
+        refused(r"params\.json is missing", XTransformer.load, copy)
 
 
 def test_a_head_that_carries_code_or_does_not_fit(copy, tmp_path):
@@ -261,5 +250,4 @@ def test_trees_of_rankers(pecos, tmp_path):
     assert list(tree.level_sizes) == [1, CLUSTERS, LABELS]
     (tmp_path / "ranker").mkdir()
     (tmp_path / "ranker" / "param.json").write_text("{}")
-    with pytest.raises(InputError, match="contains no label tree"):
-        load_chain(tmp_path)
+    refused("contains no label tree", load_chain, tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.collective.threads import on_ranks
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import MatcherParams, TfidfParams
 from xmc_tf.pipeline.level_params import with_effect
@@ -110,8 +111,7 @@ def test_a_damaged_record_counts_as_none(tmp_path):
 def test_another_folder_is_not_taken_for_a_work_folder(tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "to.txt").write_text("dear")
-    with pytest.raises(InputError, match="is not a work folder"):
-        Stages(tmp_path / "letters", Solo())
+    refused("is not a work folder", Stages, tmp_path / "letters", Solo())
     assert (tmp_path / "letters" / "to.txt").read_text() == "dear"
 
 
@@ -237,8 +237,7 @@ def test_an_error_of_the_first_rank_reaches_all():
         def fail():
             raise InputError("nothing to train on", expected="documents")
 
-        with pytest.raises(InputError, match=r"rank 0 on .*: nothing to train on"):
-            on_first_rank(world, fail, every_s=0.01)
+        refused(r"rank 0 on .*: nothing to train on", on_first_rank, world, fail, every_s=0.01)
         return on_first_rank(world, lambda: "went on", every_s=0.01)
 
     assert on_ranks(2, work) == ["went on", "went on"]

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from transformers import AutoConfig
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import Features
 from xmc_tf.matcher.tasks import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
@@ -50,8 +50,7 @@ def test_the_level_is_the_one_that_training_chooses(labels, most):
     options = FineTuningOptions(max_match_clusters=most)
     if sizes[1] > most:
         for choose in (lambda: deepest_level(tree, most), lambda: trained_nodes(labels, options)):
-            with pytest.raises(InputError, match="level of"):
-                choose()
+            refused("level of", choose)
     else:
         assert trained_nodes(labels, options) == sizes[deepest_level(tree, most)]
 
@@ -130,8 +129,7 @@ def test_json_has_the_figures_of_the_table(capsys):
 
 @pytest.mark.parametrize("text", ["0x8", "4x", "x", "", "4x8x2", "-1", "4 8", "123456"])
 def test_invalid_hosts_are_refused(text):
-    with pytest.raises(InputError, match="--hosts"):
-        parse_hosts(text)
+    refused("--hosts", parse_hosts, text)
 
 
 @pytest.mark.parametrize(("text", "value"), [("3e6", 3e6), ("2M", 2e6), ("500k", 5e5), ("1_000", 1e3), ("1.5", 1.5)])
@@ -147,11 +145,9 @@ def test_other_numbers_are_refused(text, capsys):
 
 
 def test_an_unknown_encoder_and_a_damaged_configuration_are_named(tmp_path):
-    with pytest.raises(InputError, match="--encoder gpt-9"):
-        encoder_size("gpt-9")
+    refused("--encoder gpt-9", encoder_size, "gpt-9")
     (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": "six"}')
-    with pytest.raises(InputError, match="num_hidden_layers"):
-        encoder_size(str(tmp_path))
+    refused("num_hidden_layers", encoder_size, str(tmp_path))
 
 
 def test_large_data_need_memory_for_the_data_and_disk_for_the_weights():

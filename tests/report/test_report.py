@@ -10,8 +10,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.files import contents, largest_file
+from tests.refusals import refused
 from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
 from xmc_tf.report import Curve, ReportInputs, write_report
@@ -172,13 +172,11 @@ def test_nothing_predicted_and_scores_that_are_no_probabilities(tmp_path):
     ],
 )
 def test_inputs_that_do_not_fit_are_named(more, message):
-    with pytest.raises(InputError, match=message):
-        inputs(**more)
+    refused(message, inputs, **more)
 
 
 def test_a_curve_has_a_value_for_each_step():
-    with pytest.raises(InputError, match="different numbers of steps and values"):
-        Curve("loss", [1, 2], [1.0])
+    refused("different numbers of steps and values", Curve, "loss", [1, 2], [1.0])
 
 
 def test_a_disk_without_room_leaves_the_earlier_report_whole(tmp_path):

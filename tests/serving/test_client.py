@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.distributed.launch import REPOSITORY
+from tests.refusals import refused
 from tests.serving.cases import HARD, assert_same, documents
 from tests.serving.stand_in import over_grpc, rest
 from xmc_tf import predict
-from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.serving.client import Client, ServerError
 
@@ -38,8 +38,7 @@ def asks_and_compares(url, model):
     np.testing.assert_array_equal(matrix.indices, expected.indices)
     np.testing.assert_allclose(matrix.data, expected.data, atol=1e-4)
 
-    with pytest.raises(InputError, match="rejects the request: k may be at most 8 in this model: it was exported"):
-        client.best(["word1"], k=9)
+    refused("rejects the request: k may be at most 8 in this model: it was exported", client.best, ["word1"], k=9)
     with pytest.raises(ServerError, match=r"(?i)servable not found"):
         Client(url, model="other").best(["word1"])
 
@@ -92,8 +91,7 @@ def test_a_server_that_is_not_there(url):
 
 def test_an_address_that_is_none():
     for url in ("ftp://host:1", "http://", "", "http://[::1", "http://host:99999999", "http://host:port"):
-        with pytest.raises(InputError, match="is not the address of a server"):
-            Client(url)
+        refused("is not the address of a server", Client, url)
 
 
 def test_something_else_answers(tmp_path):
@@ -138,5 +136,4 @@ def test_the_command_asks_a_server(model, exported, tmp_path, capsys):
         np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-4)
         predict.main([*asked, "-q", texts[0]])
         assert model.names[expected.indices[0]] in capsys.readouterr().out.splitlines()[0]
-        with pytest.raises(InputError, match="--beam-size cannot be used with --server"):
-            predict.main([*asked, "-q", texts[0], "-b", "5"])
+        refused("--beam-size cannot be used with --server", predict.main, [*asked, "-q", texts[0], "-b", "5"])

@@ -10,9 +10,9 @@ import tensorflow as tf
 from scipy.sparse import save_npz
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tests.refusals import refused
 from tests.serving.cases import assert_same, documents
 from xmc_tf import export
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import WARMUP, write_warmup
@@ -90,8 +90,7 @@ def test_what_cannot_be_exported_raises_an_error(model, arguments, message, tmp_
     (tmp_path / "X.txt").write_text("word1 word2\n")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(InputError, match=message):
-        export.main(["-m", str(model.folder), *arguments])
+    refused(message, export.main, ["-m", str(model.folder), *arguments])
     assert not list(tmp_path.glob("here/*"))
 
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.files import flipped
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import ABOUT, LocalModel
 
@@ -32,8 +33,7 @@ def test_a_damaged_file_is_named(copy):
 def test_so_are_settings_that_have_changed(copy):
     text = (copy / ABOUT).read_text()
     (copy / ABOUT).write_text(text.replace('"k": 5', '"k": 4'))
-    with pytest.raises(InputError, match=r"xmc_tf\.json has changed since it was exported"):
-        LocalModel(copy)
+    refused(r"xmc_tf\.json has changed since it was exported", LocalModel, copy)
 
 
 def test_an_export_without_records_still_loads(copy):

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from tests.pipeline.corpus import run_train, texts_and_labels
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
+from tests.refusals import refused
 from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
 from xmc_tf import export
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.fusion import hidden_labels
 from xmc_tf.fusion.features import NAMES
@@ -180,7 +180,5 @@ def test_labels_without_documents_are_scored_by_the_rankers_alone(tuned, corpus,
 
 def test_other_ensembles_are_not_exported(tuned, tmp_path):
     model = XTransformer(tuned.parts, tuned.metadata.replace(ensemble_method="round_robin"), where=tuned.folder)
-    with pytest.raises(InputError, match="the ensemble method round_robin cannot be exported"):
-        model.export(tmp_path / "1")
-    with pytest.raises(InputError, match="the ensemble method round_robin cannot be exported"):
-        parts_of(model)
+    refused("the ensemble method round_robin cannot be exported", model.export, tmp_path / "1")
+    refused("the ensemble method round_robin cannot be exported", parts_of, model)

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS, labels_of, many
+from tests.refusals import refused
 from tests.words.small import small_dictionaries_in
-from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
@@ -91,5 +91,4 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
         assert np.array_equal(found.indptr, expected.indptr)
         assert np.array_equal(found.indices, expected.indices)
         assert np.allclose(found.data, expected.data, atol=1e-5)
-    with pytest.raises(InputError, match="needs probabilities"):
-        model.export(tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")
+    refused("needs probabilities", model.export, tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
+from tests.refusals import refused
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ABOUT
@@ -229,8 +230,7 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, exported
     mine.mkdir()
     (mine / "notes.txt").write_text("keep")
     (mine / "saved_model.pb").write_text("of another program")
-    with pytest.raises(InputError, match=r"not part of an export of xmc_tf(.|\n)*saved_model\.pb"):
-        export_model(model.export_parts(), mine)
+    refused(r"not part of an export of xmc_tf(.|\n)*saved_model\.pb", export_model, model.export_parts(), mine)
     assert (mine / "notes.txt").read_text() == "keep"
     assert (mine / "saved_model.pb").read_text() == "of another program"
     shutil.copytree(exported, tmp_path / "1")
@@ -252,8 +252,7 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, exported
     ],
 )
 def test_impossible_settings_are_refused(settings, message, model, tmp_path):
-    with pytest.raises(InputError, match=re.escape(message)):
-        model.export(tmp_path / "1", **settings)
+    refused(re.escape(message), model.export, tmp_path / "1", **settings)
     assert not list(tmp_path.iterdir())
 
 
@@ -270,8 +269,7 @@ def test_impossible_settings_are_refused(settings, message, model, tmp_path):
 def test_folders_that_hold_no_exported_model_are_named(make, message, tmp_path, model, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "_the_model", lambda: model)
     make(tmp_path / "1")
-    with pytest.raises(InputError, match=message):
-        LocalModel(tmp_path / "1")
+    refused(message, LocalModel, tmp_path / "1")
 
 
 def _the_model():

@@ -4,18 +4,15 @@ import http.client
 import json
 import re
 import shutil
-import socket
-import struct
-import time
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.refusals import refused
 from tests.serving import browser
 from tests.serving.cases import HARD, NAMES, documents
-from xmc_tf.common.errors import InputError
 from xmc_tf.playground import main as playground
 from xmc_tf.server.application import Application
 from xmc_tf.server.connections import bound_socket, in_background
@@ -116,11 +113,6 @@ def test_what_the_server_refuses(of_export, method, path, body, headers, status,
     assert message in content.decode()
 
 
-def test_texts_have_a_limit(of_export):
-    headers = {"Content-Type": "application/json", "Content-Length": str(LIMITS.max_bytes + 1)}
-    assert ask(of_export, "POST", "/ask", None, **headers)[0] == 413
-
-
 def test_a_text_that_takes_too_long_gets_an_answer(of_export, monkeypatch):
     monkeypatch.setattr(routes, "_ANSWER_S", 0.0)
     status, content = question(of_export, TEXT)
@@ -129,50 +121,7 @@ def test_a_text_that_takes_too_long_gets_an_answer(of_export, monkeypatch):
 
 
 def test_a_folder_that_is_missing_ends_the_command(tmp_path):
-    with pytest.raises(InputError, match="missing does not exist"):
-        playground([str(tmp_path / "missing"), "-p", "0"])
-
-
-def exchange(server, *pieces, pause=0.0):
-    """Return the server's answer to raw bytes, sent with pauses."""
-    with socket.create_connection(server.address, timeout=60) as connection:
-        for piece in pieces:
-            connection.sendall(piece)
-            time.sleep(pause)
-        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
-
-
-def test_a_413_reaches_a_client_that_is_still_sending(of_export):
-    head = (
-        f"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {32 << 20}\r\n\r\n"
-    )
-    assert exchange(of_export, f"{head}\r\n".encode(), bytes(32 << 20)).startswith(b"HTTP/1.1 413")
-
-
-def test_slow_clients_are_not_waited_for(exported):
-    """As many as there are places send a byte now and then; others are told so until the slow ones are ended."""
-    with served(exported, seconds=0.5, connections=20) as server:
-        slow = [socket.create_connection(server.address, timeout=60) for _ in range(20)]
-        for connection in slow:
-            connection.sendall(b"POST /ask HTTP/1.1\r\n")
-        assert ask(server, "GET", "/page.css")[0] == 503
-        for connection in slow:
-            assert connection.recv(1) == b""  # ended by the server
-            connection.close()
-        assert ask(server, "GET", "/page.css")[0] == 200
-        body = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
-        assert exchange(server, body, b"{").startswith(b"HTTP/1.1 408")
-
-
-def test_clients_that_leave_are_not_an_error(exported, caplog):
-    with served(exported) as server:
-        for piece in (b"", b"GET / HT", b"GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n"):
-            connection = socket.create_connection(server.address, timeout=60)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes with a reset
-            connection.sendall(piece)
-            connection.close()
-        assert ask(server, "GET", "/page.css")[0] == 200
-    assert not caplog.records
+    refused("missing does not exist", playground, [str(tmp_path / "missing"), "-p", "0"])
 
 
 def test_k_labels_and_what_scores_mean(of_export):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.linear.command_data import run_train, write_corpus
+from tests.refusals import refused
 from tests.serving import browser
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
@@ -43,8 +44,7 @@ def test_answers_are_those_of_the_explanation(corpus):
         assert (one["words"][0]["word"], one["words"][0]["contribution"]) == (best.feature, pytest.approx(best.amount))
         assert len(one["path"]) == len(label.evidence[0].path) - 1
         assert one["sources"] == []
-    with pytest.raises(InputError, match="k is out of range"):
-        answers.ask(text, 10_000)
+    refused("k is out of range", answers.ask, text, 10_000)
 
 
 def test_a_model_of_features_is_refused(corpus):

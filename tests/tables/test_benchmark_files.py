@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import save_matrix
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.splits import SplitOptions
@@ -59,8 +59,7 @@ def test_a_table_of_test_documents(tmp_path):
     assert _labels(store, "test") == [{"1"}, {"0"}]
     assert (store.count("train"), store.count("validation")) == (30, 10)
     other = _write(tmp_path / "other.txt", "1 7 3\n1 0:7\n")
-    with pytest.raises(InputError, match="does not fit"):
-        prepare(train, tmp_path / "new.sqlite", PrepareOptions(test_table=other))
+    refused("does not fit", prepare, train, tmp_path / "new.sqlite", PrepareOptions(test_table=other))
 
 
 def test_json_with_numbers_of_labels(tmp_path):
@@ -75,8 +74,7 @@ def test_json_with_numbers_of_labels(tmp_path):
     assert _labels(store) == [{"all", "odd" if n % 2 else "even"} for n in range(9)]
     assert store.texts("train")[3] == "title 3 content 3"
     short = _write(tmp_path / "short.txt", "even\nodd\n")
-    with pytest.raises(InputError, match="a label has no name"):
-        prepare(table, tmp_path / "new.sqlite", PrepareOptions(label_names=short))
+    refused("a label has no name", prepare, table, tmp_path / "new.sqlite", PrepareOptions(label_names=short))
 
 
 def test_equal_label_names_stay_apart(tmp_path):
@@ -105,13 +103,11 @@ def test_a_folder_of_texts_and_matrices(tmp_path):
     assert list(store.texts("train")) == ["text 0", "text 1", "text 2"]
     assert (list(store.texts("test")), _labels(store, "test")) == (["text 3"], [{"a"}])
     (folder / "X.tst.txt").write_text("one\ntwo\n")
-    with pytest.raises(InputError, match="does not fit"):
-        prepare(folder, tmp_path / "new.sqlite", ALL)
+    refused("does not fit", prepare, folder, tmp_path / "new.sqlite", ALL)
 
 
 def test_a_damaged_packed_file_is_named(tmp_path):
     whole = gzip.compress(SPARSE.encode() * 1000)
     path = tmp_path / "train.txt.gz"
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"train.txt.gz is damaged"):
-        prepare(path, tmp_path / "out.sqlite", ALL)
+    refused(r"train.txt.gz is damaged", prepare, path, tmp_path / "out.sqlite", ALL)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
 
@@ -174,8 +175,7 @@ def test_a_few_copies_with_other_labels_are_no_pairs():
 
 
 def test_without_a_column_of_labels_nothing_is_guessed():
-    with pytest.raises(InputError, match="which column holds the labels"):
-        choose_columns("t.csv", ["id", "text", "number"], ROWS, ColumnOptions())
+    refused("which column holds the labels", choose_columns, "t.csv", ["id", "text", "number"], ROWS, ColumnOptions())
 
 
 def test_commas_that_separate_no_labels_are_mentioned_if_rows_are_few():

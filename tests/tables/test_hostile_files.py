@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from tests.files import read_only
+from tests.refusals import refused
 from tests.tables.test_preparation import ALL_TRAINING, _content, _csv
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions
@@ -51,11 +52,9 @@ def test_an_endless_view_is_refused(tmp_path, monkeypatch):
         with sqlite3.connect(tmp_path / f"{name}.db") as database:
             database.execute(f"CREATE VIEW {name} AS {endless}")
     monkeypatch.setattr("xmc_tf.tables.reading.structured.MOST_SECONDS", 0.2)
-    with pytest.raises(InputError, match="'documents' cannot be counted"):
-        prepare(tmp_path / "documents.db", tmp_path / "out.sqlite")
+    refused("'documents' cannot be counted", prepare, tmp_path / "documents.db", tmp_path / "out.sqlite")
     assert not TableStore.is_data_set(tmp_path / "meta.db")
-    with pytest.raises(InputError, match="not a data set"):
-        TableStore.open(tmp_path / "meta.db")
+    refused("not a data set", TableStore.open, tmp_path / "meta.db")
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
@@ -64,8 +63,7 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     with gzip.open(path, "wb") as file:
         for _ in range(64):
             file.write(b'{"text": "' + b"a" * 1_000_000 + b'", "label": "b"}\n')
-    with pytest.raises(InputError, match="unpacks to more than 100 times its size"):
-        prepare(path, tmp_path / "out.sqlite")
+    refused("unpacks to more than 100 times its size", prepare, path, tmp_path / "out.sqlite")
 
 
 def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
@@ -95,18 +93,15 @@ def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
 def test_files_that_are_no_tables(tmp_path, content, words):
     path = tmp_path / "data.csv"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=words):
-        prepare(path, tmp_path / "out.sqlite")
+    refused(words, prepare, path, tmp_path / "out.sqlite")
 
 
 def test_a_database_that_cannot_be_opened_is_named(tmp_path):
     path = _csv(tmp_path)
     damaged = tmp_path / "damaged.sqlite"
     damaged.write_bytes(b"SQLite format 3\x00 and nothing more")
-    with pytest.raises(InputError, match=r"damaged\.sqlite cannot be opened"):
-        prepare(path, damaged)
-    with pytest.raises(InputError, match=r"nowhere does not exist"):
-        prepare(path, tmp_path / "nowhere" / "out.sqlite")
+    refused(r"damaged\.sqlite cannot be opened", prepare, path, damaged)
+    refused(r"nowhere does not exist", prepare, path, tmp_path / "nowhere" / "out.sqlite")
 
 
 def test_what_a_read_only_folder_holds_is_read_and_data_sets_go_elsewhere(tmp_path):
@@ -126,9 +121,7 @@ def test_what_a_read_only_folder_holds_is_read_and_data_sets_go_elsewhere(tmp_pa
     with read_only(place):
         assert [row.cells for row in open_source(database).records()] == [["a text", "a label"]]
         assert TableStore.open(place / "data.sqlite").count() == 60
-        with pytest.raises(InputError, match=r"its log cut\.db-wal holds rows(.|\n)*copy it together with"):
-            open_source(place / "cut.db")
+        refused(r"its log cut\.db-wal holds rows(.|\n)*copy it together with", open_source, place / "cut.db")
         for name in ("data.sqlite", "new.sqlite"):  # one that is there, which would record runs, and a new one
-            with pytest.raises(InputError, match=rf"{name} cannot be (.|\n)*--data-set FILE"):
-                prepare(table, place / name)
+            refused(rf"{name} cannot be (.|\n)*--data-set FILE", prepare, table, place / name)
         assert prepare(table, tmp_path / "elsewhere.sqlite").count() == 60

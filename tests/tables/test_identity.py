@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import save_matrix
-from xmc_tf.prepare import main
 from xmc_tf.tables import preparation
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SplitOptions
-from xmc_tf.tables.store import TableStore
 
 NAMES = ["baking", "gardening", "sailing"]
 ROWS = [[f"text {row} of many about {NAMES[row % 3]}", NAMES[row % 3]] for row in range(30)]
@@ -357,8 +355,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch)
         return rows
 
     monkeypatch.setattr(preparation, "_read", change)
-    with pytest.raises(InputError, match=r"data\.csv changed while it was read"):
-        prepare(table, tmp_path / "data.sqlite")
+    refused(r"data\.csv changed while it was read", prepare, table, tmp_path / "data.sqlite")
     monkeypatch.undo()
     table.write_text(table.read_text().replace("boating\n", "sailing\n"))
     assert sorted(prepare(table, tmp_path / "data.sqlite").names) == NAMES
@@ -367,15 +364,4 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch)
 def test_a_frame_of_other_columns_is_another_table(tmp_path):
     prepare(_mapping(None, ROWS), tmp_path / "data.sqlite").close()
     other = {"title": [f"the {text}" for text, _ in ROWS], "label": [label for _, label in ROWS]}
-    with pytest.raises(InputError, match="the data set of another table"):
-        prepare(other, tmp_path / "data.sqlite")
-
-
-def test_the_command_reads_again_and_says_so(tmp_path, capsys, caplog):
-    table = _annif(".tsv", "<http://{0}>\t{0}\n")(tmp_path, ROWS)
-    main([str(table)])
-    (table / "007.tsv").write_text("<http://boating>\tboating\n")
-    main([str(table)])
-    assert "data set: read again (labels changed)" in caplog.text
-    assert "boating" in TableStore.open(tmp_path / "corpus.sqlite").names
-    assert capsys.readouterr().out.count("30 documents") == 2
+    refused("the data set of another table", prepare, other, tmp_path / "data.sqlite")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.prepare import main
 from xmc_tf.tables.preparation import PrepareOptions, prepare
@@ -71,15 +72,11 @@ def test_a_command_reads_names_and_a_test_table(texts, tmp_path, capsys):
 
 def test_files_that_do_not_fit_are_refused(texts, tmp_path):
     short, right = lists(tmp_path / "short.txt", ["1", "2"]), lists(tmp_path / "right.txt", ["1"] * 5)
-    with pytest.raises(InputError, match=r"short\.txt does not fit") as error:
-        read(texts, short, tmp_path / "out.sqlite")
-    assert (error.value.expected, error.value.received) == ("5 lines, one per text", "2")
-    with pytest.raises(InputError, match=r"missing\.txt"):
-        read(texts, tmp_path / "missing.txt", tmp_path / "out.sqlite")
-    with pytest.raises(InputError, match="do not fit together"):
-        read(texts, right, tmp_path / "out.sqlite", test_table=texts)
-    with pytest.raises(InputError, match="do not fit together"):
-        prepare(texts, tmp_path / "out.sqlite", PrepareOptions(test_label_lists=right))
+    error = refused(r"short\.txt does not fit", read, texts, short, tmp_path / "out.sqlite")
+    assert (error.expected, error.received) == ("5 lines, one per text", "2")
+    refused(r"missing\.txt", read, texts, tmp_path / "missing.txt", tmp_path / "out.sqlite")
+    refused("do not fit together", read, texts, right, tmp_path / "out.sqlite", test_table=texts)
+    refused("do not fit together", prepare, texts, tmp_path / "out.sqlite", PrepareOptions(test_label_lists=right))
     with pytest.raises(InputError, match="--format"):
         prepare(texts, tmp_path / "out.sqlite", PrepareOptions(SourceOptions("csv", label_lists=right)))
     assert not (tmp_path / "out.sqlite").exists()

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import share
 from xmc_tf.models.documents import documents_of_source
@@ -189,19 +190,15 @@ def test_an_interrupted_start_leaves_nothing_in_the_way(tmp_path, monkeypatch):
 def test_another_database_is_not_touched(tmp_path):
     mine = _sqlite(tmp_path)
     before = mine.read_bytes()
-    with pytest.raises(InputError, match="not a data set"):
-        prepare(_csv(tmp_path), mine)
+    refused("not a data set", prepare, _csv(tmp_path), mine)
     assert mine.read_bytes() == before
 
 
 def test_too_many_bad_rows_stop_the_run_and_few_are_listed(tmp_path):
     path = _csv(tmp_path)
     path.write_text(path.read_text() + "only a text\n,a label\nno label,\n")
-    with pytest.raises(InputError, match=r"1 of 63 rows cannot be read") as error:
-        prepare(path, tmp_path / "out.sqlite")
-    assert "line 62: 1 cells, expected 2" in str(error.value)
-    with pytest.raises(InputError, match=r"3 of 63 rows cannot be used"):
-        prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.01))
+    refused([r"1 of 63 rows cannot be read", "line 62: 1 cells, expected 2"], prepare, path, tmp_path / "out.sqlite")
+    refused(r"3 of 63 rows cannot be used", prepare, path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.01))
     store = prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.1))
     assert summary_of(store).bad_rows == {"1 cells, expected 2": 1, "no label": 1, "no text": 1}
     assert [line for (line,) in store.connection.execute("SELECT line FROM bad_rows")] == [62, 63, 64]
@@ -217,8 +214,7 @@ def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):
     assert listed[:2] == ["line,reason,start", "62,no label,text 0"]
     assert len(listed) == 11
     path.write_text("text,label\n" + "".join(f"text {row},{'a' * (row % 3 == 0)}\n" for row in range(60)))
-    with pytest.raises(InputError, match=r"40 of 60 rows cannot be used\n.*at most 50%"):
-        prepare(path, tmp_path / "most.sqlite")
+    refused(r"40 of 60 rows cannot be used\n.*at most 50%", prepare, path, tmp_path / "most.sqlite")
 
 
 def test_the_list_of_rows_replaces_no_file_of_others(tmp_path, caplog):
@@ -300,8 +296,7 @@ def test_names_of_a_vocabulary_in_one_of_its_languages(tmp_path):
     options = PrepareOptions(label_names=names, names_language="fi")
     assert sorted(prepare(table, tmp_path / "fi.sqlite", options).names) == ["leivonta", "puutarhanhoito"]
     options = PrepareOptions(label_names=names, names_language="sv")
-    with pytest.raises(InputError, match="no concept has a preferred name in the language 'sv'"):
-        prepare(table, tmp_path / "sv.sqlite", options)
+    refused("no concept has a preferred name in the language 'sv'", prepare, table, tmp_path / "sv.sqlite", options)
     names.write_text(SKOS.replace('"leivonta"@fi, ', "").replace('"puutarhanhoito"@fi, ', ""))
     store = prepare(table, tmp_path / "one.sqlite", PrepareOptions(label_names=names))
     assert sorted(store.names) == ["baking", "gardening"]
@@ -312,16 +307,14 @@ def test_a_language_of_names_needs_a_vocabulary(tmp_path):
         prepare(_csv(tmp_path), tmp_path / "out.sqlite", PrepareOptions(names_language="fi"))
     (tmp_path / "names.tsv").write_text("a\tb\n")
     options = PrepareOptions(label_names=tmp_path / "names.tsv", names_language="fi")
-    with pytest.raises(InputError, match="is not a SKOS vocabulary"):
-        prepare(_csv(tmp_path), tmp_path / "out.sqlite", options)
+    refused("is not a SKOS vocabulary", prepare, _csv(tmp_path), tmp_path / "out.sqlite", options)
 
 
 @pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
 def test_files_beside_a_new_data_set_are_kept(tmp_path, ending):
     other = tmp_path / f"out.sqlite{ending}"
     other.write_text("mine")
-    with pytest.raises(InputError, match="would be taken for a part of the new data set"):
-        prepare(_csv(tmp_path), tmp_path / "out.sqlite")
+    refused("would be taken for a part of the new data set", prepare, _csv(tmp_path), tmp_path / "out.sqlite")
     assert other.read_text() == "mine"
 
 
@@ -343,8 +336,7 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     assert "evem" in store.names
     assert "(labels changed); its earlier runs (1) stay listed" in caplog.text
     assert len(runs_of(store)) == 1
-    with pytest.raises(InputError, match="has been read again by another command"):
-        list(before)
+    refused("has been read again by another command", list, before)
     assert list(store.texts("train"))
     writer = writing.RowWriter(store, Columns((0,), 1))  # of a command that still reads
     writer.add(TableRow(62, ["a text", "a label"]))
@@ -352,8 +344,7 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     store = prepare(tmp_path / "copy.csv", tmp_path / "out.sqlite", PrepareOptions(columns=columns))
     assert set(store.names) == {text for text, _ in ROWS}
     assert "(texts, labels, columns changed)" in caplog.text
-    with pytest.raises(InputError, match="another command has begun to read the table again"):
-        writer.commit("all")
+    refused("another command has begun to read the table again", writer.commit, "all")
     assert store.count() == 6  # documents: the rows of a text are one
 
 
@@ -367,14 +358,11 @@ def test_a_refused_table_can_be_corrected(tmp_path, content):
 
 
 def test_a_store_says_what_it_is_not(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
-        TableStore.open(tmp_path / "none.sqlite")
+    refused("does not exist", TableStore.open, tmp_path / "none.sqlite")
     store = prepare(_csv(tmp_path), tmp_path / "out.sqlite")
-    with pytest.raises(InputError, match="unknown split"):
-        store.texts("training")
+    refused("unknown split", store.texts, "training")
     store.write_meta(version=99)
-    with pytest.raises(InputError, match="unknown version"):
-        TableStore.open(tmp_path / "out.sqlite")
+    refused("unknown version", TableStore.open, tmp_path / "out.sqlite")
 
 
 def test_missing_values_of_a_frame_are_missing_cells(tmp_path):

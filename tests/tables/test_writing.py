@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables import connections, preparation, writing
 from xmc_tf.tables.preparation import PrepareOptions, prepare
@@ -45,8 +46,7 @@ def test_a_locked_database_is_named_with_a_fix(table, tmp_path, impatient):
     with pytest.raises(InputError, match=r"out\.sqlite is in use: another command is writing to it") as error:
         record_run(store, RUN)
     assert "wait until the other command has ended" in str(error.value)
-    with pytest.raises(InputError, match="is in use"):
-        prepare(table, tmp_path / "out.sqlite", PrepareOptions(splits=SplitOptions(0.5, 0)))
+    refused("is in use", prepare, table, tmp_path / "out.sqlite", PrepareOptions(splits=SplitOptions(0.5, 0)))
     other.rollback()
     assert record_run(store, RUN) == 1
 
