@@ -77,15 +77,6 @@ def test_the_list_names_all_commands_and_two_examples(flags, capsys):
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_the_list_loads_nothing_heavy():
-    code = (
-        "import sys\nfrom xmc_tf.__main__ import main\nmain([])\n"
-        "print(sorted(sys.modules), file=sys.stderr)\nassert not {'numpy', 'argparse', 'logging'} & set(sys.modules)"
-    )
-    status, _, err = run("-S", "-c", code)  # -S: an editable installation imports more
-    assert status == 0, err
-
-
 @pytest.mark.parametrize(("program", "called"), [("/bin/xmc-tf", "xmc-tf"), ("__main__.py", "python -m xmc_tf")])
 def test_the_version_and_the_name_of_the_program(program, called, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [program])

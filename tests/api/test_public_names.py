@@ -46,23 +46,6 @@ def test_no_other_name_is_there():
     assert not {"os", "sys", "TYPE_CHECKING"} & set(dir(xmc_tf))
 
 
-def test_importing_the_package_loads_nothing_else_of_weight():
-    code = (
-        "import sys\nimport xmc_tf\n"
-        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-        "assert not loaded & {'numpy', 'scipy', 'numba', 'tensorflow', 'logging', 'argparse'}, loaded\n"
-        "assert [name for name in sys.modules if name.startswith('xmc_tf')] == ['xmc_tf']\n"
-        "from xmc_tf import InputError, TextFile, XRLinear, evaluate, load, load_matrix\n"
-        "assert 'tensorflow' not in sys.modules\n"
-        "import xmc_tf.evaluate\n"
-        "from xmc_tf import evaluate as again\n"
-        "assert again is evaluate is xmc_tf.evaluate and callable(evaluate)\n"
-        "assert callable(sys.modules['xmc_tf.evaluate'].main)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder with a linear model of texts, texts, and their labels."""

@@ -1,8 +1,5 @@
 """XRLinear trained in Python."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -21,17 +18,6 @@ PARAMS = XRLinearParams(
     RankerParams(nr_splits=4, hlm_args=LinearChainParams(model_chain=LinearLevelParams(threads=1))),
     tree=HierarchicalKMeansParams(4, max_leaf_size=3, threads=1),
 )
-
-
-def test_predicting_imports_neither_training_nor_growing():
-    code = (
-        "import sys\nimport xmc_tf.models.xr_linear\n"
-        "loaded = [name.removeprefix('xmc_tf.') for name in sys.modules]\n"
-        "parts = ('rankers.fit', 'rankers.growing', 'models.linear.training', 'models.growing.documents', 'tables')\n"
-        "assert not [name for name in loaded if name.startswith(parts)]\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):

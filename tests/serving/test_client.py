@@ -3,13 +3,11 @@
 import shutil
 import socket
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
-from tests.distributed.launch import REPOSITORY
 from tests.refusals import refused
 from tests.serving.cases import HARD, assert_same, documents
 from tests.serving.stand_in import over_grpc, rest
@@ -114,15 +112,6 @@ def test_something_else_answers(tmp_path):
         with pytest.raises(ServerError, match="does not answer in JSON"):
             Client(f"http://127.0.0.1:{server.server_address[1]}").best(["a"])
         server.shutdown()
-
-
-def test_rest_needs_no_tensorflow():
-    code = (
-        "import sys\nfrom xmc_tf.serving.client import Client, ServerError\n"
-        "try:\n    Client('http://127.0.0.1:1').best(['a'])\nexcept ServerError:\n    pass\n"
-        "assert not {'tensorflow', 'grpc'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
 
 
 def test_the_command_asks_a_server(model, exported, tmp_path, capsys):
