@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.campaigns.hostile import FILES, NAMES, NUMBERS
-from tests.campaigns.trial import Case
+from tests.campaigns.trial import Case, argv_of
 
 BASE = {
     "append": {"": "{in}/more.csv", "-m": "{in}/kept-model", "-o": "{out}/new", "--label-separator": "|"},
@@ -64,12 +64,12 @@ def cases() -> Iterator[Case]:
             yield _in_place(command, f"{{in}}/lines/{file}")
         yield _in_place(command, f"{{in}}/{name}")
         closed = {flag: value for flag, value in BASE[command].items() if flag != "-o"} | {"-m": "{out}/closed/model"}
-        yield Case(command, _arguments(closed), model="kept-model")
+        yield Case(command, argv_of(closed), model="kept-model")
     for part, kind in itertools.product(_PARTS, FILES):
         yield _in_place("append", "{in}/more.csv", (f"model/{part}", kind, f"kept-model/{part}"))
     for flag, kind in itertools.product(("-t", "-y"), FILES):
         name = "X.txt" if flag == "-t" else "Y.npz"
-        yield Case("append", _arguments(_TEXTS | {flag: f"{{out}}/{name}"}), ((name, kind, name),))
+        yield Case("append", argv_of(_TEXTS | {flag: f"{{out}}/{name}"}), ((name, kind, name),))
     for flag, value in itertools.product(("-n", "--label-separator", "--label-column", "--encoding"), NUMBERS):
         yield _case("append", {flag: value})
     for kind in FILES:
@@ -80,13 +80,13 @@ def cases() -> Iterator[Case]:
 
 
 def _case(command: str, changes: dict[str, str], *bad: tuple[str, str, str]) -> Case:
-    return Case(command, _arguments(BASE[command] | changes), bad, model="kept-model")
+    return Case(command, argv_of(BASE[command] | changes), bad, model="kept-model")
 
 
 def _corrected(accepted: str, *bad: tuple[str, str, str], table: str = "{in}/known.csv") -> Case:
     """Return a command that corrects the labels of training documents."""
     flags = BASE["append"] | {"": table, "--accepted": accepted}
-    return Case("append", _arguments(flags), bad)
+    return Case("append", argv_of(flags), bad)
 
 
 def _in_place(command: str, given: str, *bad: tuple[str, str, str]) -> Case:
@@ -94,13 +94,7 @@ def _in_place(command: str, given: str, *bad: tuple[str, str, str]) -> Case:
     flags = BASE[command] | {"": given, "-m": "{out}/model"}
     if command != "labels.add":
         del flags["-o"]
-    return Case(command, _arguments(flags), bad, model="kept-model", replaces=command != "labels.add")
-
-
-def _arguments(flags: dict[str, str]) -> tuple[str, ...]:
-    rest = dict(flags)
-    given = [rest.pop("")] if "" in rest else []
-    return (*given, *itertools.chain.from_iterable(rest.items()))
+    return Case(command, argv_of(flags), bad, model="kept-model", replaces=command != "labels.add")
 
 
 def make_inputs(folder: Path) -> None:

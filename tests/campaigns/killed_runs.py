@@ -36,13 +36,8 @@ class Outcome:
 
     @property
     def tracebacks(self) -> list[str]:
-        """Those of our program. What horovodrun prints of itself when it is killed is not in our hands."""
+        """Those of our program. What the interpreter prints before it has imported anything is not in our hands."""
         return [text for text in _tracebacks(self.output) if "xmc_tf" in text]
-
-    @property
-    def tracebacks_elsewhere(self) -> list[str]:
-        """Those without a line of ours: horovodrun's own, and the interpreter's before it has imported anything."""
-        return [text for text in _tracebacks(self.output) if "xmc_tf" not in text]
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ def run(
         else:
             hit = _moment(launcher, blow, started, appearing)
             if hit and blow.whom == "launcher" and blow.number == signal.SIGINT:
-                # As a terminal does it. The shell that horovodrun is over MPI does not react to SIGINT of its own.
+                # As a terminal does it.
                 os.killpg(launcher.pid, signal.SIGINT)
             elif hit:
                 for pid in _victims(launcher.pid, blow.whom, mark, chance or random.Random(0)):

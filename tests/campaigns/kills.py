@@ -2,7 +2,8 @@
 
 ``python -m tests.campaigns.kills`` kills 70 runs; ``--kills 200 --seed 7`` others; ``--of linear export`` only some
 commands. ``prepare`` and ``train TABLE`` are killed in the first 50 ms in which something of them is to be seen. It
-prints a line for each kill and at the end one line of JSON; every count but ``kills`` should be 0.
+prints a line for each kill and at the end one line of JSON; every count but ``kills`` should be 0. Trainings with an
+encoder are killed by ``tests/distributed/test_train_killed.py``.
 
 After each kill: all processes end within 30 s, no traceback is printed, the output folder holds the complete old result
 or the complete new one, and files of others in it, one being written to, are untouched. The same command again, which
@@ -33,8 +34,6 @@ from xmc_tf.data import save_matrix
 
 FOREIGN = ("train.log", "predict.log")
 MPI = [str(BIN / "mpiexec"), "-n", "2"]
-HOROVOD = [str(BIN / "horovodrun"), "-np", "2", "-H", "localhost:2", "--network-interfaces", "lo", "--disable-cache"]
-GLOO, HOROVOD_MPI = [*HOROVOD, "--gloo"], [*HOROVOD, "--mpi"]
 
 
 @dataclass
@@ -149,7 +148,6 @@ class Campaign:
     def _look(self, command: Command, output: Path, what: str, outcome, allowed: list[dict[str, str]]) -> None:
         """Check what a killed run has left."""
         self.counts["kills"] += 1
-        self.counts["tracebacks_of_launchers"] += len(outcome.tracebacks_elsewhere)
         if outcome.left:
             self._count("hangs", what, "; ".join(outcome.left)[:500])
         if outcome.tracebacks:
@@ -276,7 +274,6 @@ def commands(folder: Path, names: Sequence[str] = ()) -> list[Command]:
         Command("table", 4, [], table, chain=2, start="*sqlite*", beside="1.sqlite"),
         Command("linear", 20, [], linear),
         Command("linear-mpi", 10, MPI, linear, chain=2),
-        Command("linear-gloo", 4, GLOO, linear, chain=2),
     ]
     if wanted("sequences"):
         tables = write_interactions(folder)
@@ -286,33 +283,21 @@ def commands(folder: Path, names: Sequence[str] = ()) -> list[Command]:
             return ["xmc_tf.sequences.prepare", *map(str, tables), "-o", str(output), "--min-item-count", rare]
 
         found.append(Command("sequences", 6, [], sequences, chain=2))
-    if wanted("train") or wanted("export"):
-        from tests.pipeline.corpus import train_flags, write_corpus
+    if wanted("export"):
+        from tests.pipeline.corpus import write_corpus
 
         corpus = folder / "corpus"
         corpus.mkdir()
         write_corpus(corpus)
 
-        def train(output: Path, seed: int) -> list[str]:
-            flags = train_flags(
-                corpus, output, "--seed", seed, "--logdir", folder / "logs", "-tt", corpus / "X.tst.txt"
-            )
-            return ["xmc_tf.train", *flags, "-yt", str(corpus / "Y.tst.npz"), "-n", "1"]
-
         def export(output: Path, seed: int) -> list[str]:
             texts = ["-t", str(corpus / "X.tst.txt"), "--warmup", "2"]
             return ["xmc_tf.export", "-m", str(folder / "ranker"), "-o", str(output), "-k", str(5 + seed), *texts]
 
-        if wanted("export"):
-            flags = ["-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "-m", folder / "ranker", "-n", "1"]
-            done = run([sys.executable, "-m", "xmc_tf.linear.train", *map(str, flags)], folder)
-            assert done.returncode == 0, done.output
-        found += [
-            Command("export", 8, [], export),
-            Command("train", 8, [], train, chain=3),
-            Command("train-gloo", 5, GLOO, train, chain=3),
-            Command("train-mpi", 5, HOROVOD_MPI, train, chain=3),
-        ]
+        flags = ["-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "-m", folder / "ranker", "-n", "1"]
+        done = run([sys.executable, "-m", "xmc_tf.linear.train", *map(str, flags)], folder)
+        assert done.returncode == 0, done.output
+        found.append(Command("export", 8, [], export))
     return [command for command in found if wanted(command.name)]
 
 
@@ -373,7 +358,7 @@ def main() -> None:
         nargs="*",
         default=[],
         metavar="COMMAND",
-        help="prepare, table, linear, train, export, sequences, or more exactly",
+        help="prepare, table, linear, export, sequences, or more exactly",
     )
     arguments = parser.parse_args()
     started = time.monotonic()
@@ -381,7 +366,7 @@ def main() -> None:
         folder = Path(name)
         found = campaign(folder, commands(folder, arguments.of), arguments.kills, arguments.seed)
     kinds = ("kills", "tracebacks", "hangs", "files_lost", "half_models", "not_completed", "models_that_differ")
-    counts = {kind: found.counts[kind] for kind in (*kinds, "left_over", "tracebacks_of_launchers")}
+    counts = {kind: found.counts[kind] for kind in (*kinds, "left_over")}
     print(json.dumps({**counts, "seconds": round(time.monotonic() - started)}))
     sys.exit(bool(found.failures))
 

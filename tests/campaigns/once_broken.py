@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.campaigns.table_commands import BASE, MODELS, arguments
+from tests.campaigns.table_commands import TABLES, arguments
 from tests.campaigns.trial import Case
 
 _READERS = ("prepare", "predict", "report.audit", "evaluate", "sequences.prepare")  # of a table, or of a file like it
@@ -112,10 +112,10 @@ def _closed_folders() -> Iterator[Case]:
     yield Case("train", ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/closed/d", "--effort", "fast"))
     yield Case("train", ("{in}/data.csv", "-m", "{out}/closed/m", "--effort", "fast"))
     yield Case("predict", (given, "-m", "{in}/text-model", "-o", "{out}/closed/labels.csv"), inside)
-    for command, flags in BASE.items():
+    for command, one in TABLES.items():
         for flag in ("-o", "--report"):
-            if flag in flags:
-                yield Case(command, arguments(command, flag, "{out}/closed/new"), **MODELS.get(command, {}))
+            if flag in one.base:
+                yield Case(command, arguments(command, flag, "{out}/closed/new"), **one.case)
 
 
 _NAMES_LIKE_OURS = (

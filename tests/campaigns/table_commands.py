@@ -1,57 +1,85 @@
-"""The part of the bad-input campaign about tables: reading, training, prediction, recorded runs, reports."""
+"""The commands of the bad-input campaign that read matrices, models and tables, with a command line that succeeds."""
 
-import itertools
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-BASE = {
-    "prepare": {"": "{in}/data.csv", "-o": "{out}/new.sqlite"},
-    "runs": {"": "{in}/data.sqlite"},
-    "predict": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/labels.csv"},
-    "report.command": {"": "{in}/data.sqlite", "-m": "{out}/model", "-o": "{out}/report"},
-    "report.audit": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/audit"},
-    "evaluate": {"": "{in}/data.csv", "-m": "{in}/text-model"},
-    "explain": {"-m": "{in}/text-model", "": "word1 word2"},
-    "sequences.prepare": {"": "{in}/interactions.csv", "-o": "{out}/new"},
-}
-# A report fills the card of its model too.
-MODELS: dict[str, dict[str, Any]] = {"report.command": {"model": "text-model", "replaces": True}}
-FILE_FLAGS = {
-    "prepare": ["", "--test-table", "--names-file", "--label-lists"],
-    "runs": [""],
-    "predict": ["", "-m"],
-    "report.command": ["", "-m"],
-    "report.audit": ["", "-m"],
-    "evaluate": ["", "-m"],
-    "explain": ["-m"],
-    "sequences.prepare": [""],
-}
-NUMBER_FLAGS = {
-    "prepare": ["--max-bad-rows", "--validation", "--test", "--split-seed"],
-    "runs": ["show", "delete"],
-    "predict": ["-k", "-b", "-n", "--threshold", "--back-off"],
-    "report.command": ["-k", "-b"],
-    "report.audit": ["-n", "--most"],
-    "evaluate": ["-k", "--buckets"],
-    "explain": ["-k", "-b", "--words"],
-    "sequences.prepare": ["--max-bad-rows", "--min-rating", "--min-item-count", "--min-user-count"],
-}
-TEXT_FLAGS = {
-    "prepare": [
-        "--text-column", "--label-column", "--label-separator", "--document-column", "--encoding", "--separator",
-        "--table", "-o", "--test-label-lists",
-    ],
-    "runs": ["-o"],
-    "predict": ["--column", "--keep", "--encoding", "--separator", "-o"],
-    "report.command": ["--split", "--title", "-o"],
-    "report.audit": ["--text-column", "--label-column", "--label-separator", "--encoding", "--separator", "-o"],
-    "evaluate": ["--text-column", "--label-column", "--label-separator", "--encoding", "--title", "--report"],
-    "explain": ["--unknown-flag", ""],
-    "sequences.prepare": ["--user-column", "--item-column", "--encoding", "--separator", "-o"],
+from tests.campaigns.trial import argv_of
+
+
+class Command(NamedTuple):
+    """The flags of a command line that succeeds, and those that take files, numbers and other words."""
+
+    base: dict[str, str]
+    files: tuple[str, ...]
+    numbers: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    case: dict[str, Any] = {}  # noqa: RUF012  what all cases of this command have
+
+
+_MEASURED = {"-y": "{in}/Y.npz", "-p": "{in}/P.npz"}
+MATRICES = {
+    "linear.train": Command(
+        {"-x": "{in}/X.npz", "-y": "{in}/Y.npz", "-m": "{out}/new"},
+        ("-x", "-y", "--labels", "--vocabulary", "-c", "-f", "-r", "-um", "-uy", "--params-path"),
+        ("--seed", "-k", "-b", "-n", "--max-leaf-size", "--nr-splits", "--trees", "--Cp", "--threshold", "--max-iter"),
+    ),
+    "linear.predict": Command(
+        {"-m": "{in}/model", "-x": "{in}/X.npz", "-o": "{out}/p.npz"},
+        ("-x", "-y", "-so", "-m"), ("-k", "-b", "-n", "-B"),
+    ),
+    "evaluate files": Command(
+        _MEASURED, ("-y", "-p", "--train-labels", "--labels", "-t", "-m", "--vocabulary"),
+        ("-k", "--buckets", "--propensity-a"),
+    ),
+    "linear.evaluate": Command(_MEASURED, ("-y", "-p"), ("-k",)),
+    "tree.show": Command(
+        {"": "{in}/model/tree"}, ("", "--labels", "-y"), ("--depth", "--max-children", "--words")
+    ),
+    "check": Command({"--model": "{in}/model"}, ("--model",), ("--timeout", "--megabytes")),
 }  # fmt: skip
-_GOOD = {"--test-table": "data.csv", "--names-file": "labels.txt", "--label-lists": "labels.txt"}
+_OF_TABLES = ("--text-column", "--label-column", "--label-separator", "--encoding")
+TABLES = {
+    "prepare": Command(
+        {"": "{in}/data.csv", "-o": "{out}/new.sqlite"},
+        ("", "--test-table", "--names-file", "--label-lists"),
+        ("--max-bad-rows", "--validation", "--test", "--split-seed"),
+        (*_OF_TABLES, "--document-column", "--separator", "--table", "-o", "--test-label-lists"),
+    ),
+    "runs": Command({"": "{in}/data.sqlite"}, ("",), ("show", "delete"), ("-o",)),
+    "predict": Command(
+        {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/labels.csv"},
+        ("", "-m"), ("-k", "-b", "-n", "--threshold", "--back-off"),
+        ("--column", "--keep", "--encoding", "--separator", "-o"),
+    ),
+    "report.command": Command(
+        {"": "{in}/data.sqlite", "-m": "{out}/model", "-o": "{out}/report"},
+        ("", "-m"), ("-k", "-b"), ("--split", "--title", "-o"),
+        {"model": "text-model", "replaces": True},  # a report fills the card of its model too
+    ),
+    "report.audit": Command(
+        {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/audit"},
+        ("", "-m"), ("-n", "--most"), (*_OF_TABLES, "--separator", "-o"),
+    ),
+    "evaluate": Command(
+        {"": "{in}/data.csv", "-m": "{in}/text-model"},
+        ("", "-m"), ("-k", "--buckets"), (*_OF_TABLES, "--title", "--report"),
+    ),
+    "explain": Command(
+        {"-m": "{in}/text-model", "": "word1 word2"}, ("-m",), ("-k", "-b", "--words"), ("--unknown-flag", "")
+    ),
+    "sequences.prepare": Command(
+        {"": "{in}/interactions.csv", "-o": "{out}/new"},
+        ("",), ("--max-bad-rows", "--min-rating", "--min-item-count", "--min-user-count"),
+        ("--user-column", "--item-column", "--encoding", "--separator", "-o"),
+    ),
+}  # fmt: skip
+COMMANDS = MATRICES | TABLES
+_GOOD = {
+    "--test-table": "data.csv", "--names-file": "labels.txt", "--label-lists": "labels.txt", "--labels": "labels.txt",
+    "-y": "Y.npz", "-p": "P.npz", "-c": "C.npz", "-r": "R.npz", "--params-path": "params.json",
+}  # fmt: skip
 # Training loads TensorFlow, which takes seconds, so that these are few.
 TRAINING = [
     ("{in}/nothing.csv", "-m", "{out}/m"),
@@ -71,16 +99,16 @@ TRAINING = [
 
 def good_file(command: str, flag: str) -> str:
     """Return the name of a valid file for a flag, or for the positional argument, of a command."""
-    return Path(BASE[command][""]).name if flag == "" else _GOOD.get(flag, "X.npz")
+    name = Path(COMMANDS[command].base.get(flag, "")).name if flag == "" else _GOOD.get(flag, "")
+    return name if "." in name else "X.npz"
 
 
 def arguments(command: str, flag: str, value: str) -> tuple[str, ...]:
     """Return the arguments of a valid command line with one flag, or the positional argument for "", replaced."""
-    flags = {**BASE[command], flag: value}
-    parts = [flags.pop(""), *itertools.chain.from_iterable(flags.items())]
+    base = COMMANDS[command].base
     if command == "runs" and flag in ("show", "delete"):
-        return (parts[0], flag, value)
-    return tuple(parts)
+        return (base[""], flag, value)
+    return argv_of(base | {flag: value})
 
 
 def make_inputs(folder: Path) -> None:

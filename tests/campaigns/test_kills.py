@@ -11,7 +11,7 @@ SHORT = ["prepare", "linear"]
 
 @pytest.mark.distributed
 def test_a_few_kills_do_no_harm(tmp_path):
-    some = [command for command in commands(tmp_path, SHORT) if command.name != "linear-gloo"]
+    some = commands(tmp_path, SHORT)
     for command, share in zip(some, (2, 2, 1), strict=True):
         command.share = share
     found = campaign(tmp_path, some, kills=5, seed=0)

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -68,6 +69,13 @@ class Case:
             + ([f"files of at most {self.largest_file} bytes"] if self.largest_file else [])
         )
         return f"{self.command} {' '.join(map(ascii, shown))}" + (f"  ({what})" if what else "")
+
+
+def argv_of(flags: dict[str, str]) -> tuple[str, ...]:
+    """Return the arguments of a command line: the positional one, whose flag is "", and then the flags."""
+    rest = dict(flags)
+    given = [rest.pop("")] if "" in rest else []
+    return (*given, *itertools.chain.from_iterable(rest.items()))
 
 
 def snapshot(folder: Path) -> dict[str, str]:
