@@ -105,7 +105,8 @@ def test_what_is_loaded_is_what_was_saved(tfidf, tmp_path):
     tfidf.save(tmp_path / "tfidf")
     loaded = Tfidf.load(tmp_path / "tfidf")
     texts = [*TRAINING, *HARD, b"unseenings mice"]
-    assert loaded.params == tfidf.params
+    assert (loaded.params, loaded.names) == (tfidf.params, tfidf.names)
+    assert (loaded.nr_documents, loaded.nr_features) == (tfidf.nr_documents, tfidf.nr_features)
     assert (loaded.transform(texts) != tfidf.transform(texts)).nnz == 0
     assert_same_features(loaded, texts)
     loaded.save(tmp_path / "again")

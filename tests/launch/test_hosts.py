@@ -67,42 +67,28 @@ def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, tex
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("read", "text", "place", "says"),
     [
-        ("one slots=2\n\n# more\ntwo slots=x\n", 4, "'x'"),
-        ("one slots=2\ntwo\n", 2, "host slots=4"),
-        ("one slots=2\none:3\n", 2, "listed twice, first in line 1"),
-        ("one slots=0\n", 1, "1 to 4,096"),
-        ("-oProxyCommand=x slots=1\n", 1, "not a host name"),
-        ("one gpus=1", 1, "one gpus=1"),
+        (read_hostfile, "one slots=2\n\n# more\ntwo slots=x\n", ", line 4", "'x'"),
+        (read_hostfile, "one slots=2\ntwo\n", ", line 2", "host slots=4"),
+        (read_hostfile, "one slots=2\none:3\n", ", line 2", "listed twice, first in line 1"),
+        (read_hostfile, "one slots=0\n", ", line 1", "1 to 4,096"),
+        (read_hostfile, "-oProxyCommand=x slots=1\n", ", line 1", "not a host name"),
+        (read_hostfile, "one gpus=1", ", line 1", "one gpus=1"),
+        (read_json_hosts, '{"one": 2, "two": "3"}', "", '"3"'),
+        (read_json_hosts, '{"one": 2, "two": true}', "", "whole number"),
+        (read_json_hosts, '{"one": 2, "one": 3}', "", "one is given twice"),
+        (read_json_hosts, '{"one": 2,\n "two": }', "", "line 2, column 9"),
+        (read_json_hosts, '["one"]', "", "received: a JSON array"),
+        (read_json_hosts, '{"one": -1}', "", "1 to 4,096"),
     ],
 )
-def test_an_error_of_a_hostfile_names_file_and_line(tmp_path, text, line, says):
-    path = tmp_path / "hostfile"
+def test_an_error_of_a_file_names_file_and_line(tmp_path, read, text, place, says):
+    path = tmp_path / "hosts"
     path.write_text(text)
     with pytest.raises(InputError) as error:
-        read_hostfile(path)
-    assert str(error.value).startswith(f"{path}, line {line}")
-    assert says in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"one": 2, "two": "3"}', '"3"'),
-        ('{"one": 2, "two": true}', "whole number"),
-        ('{"one": 2, "one": 3}', "one is given twice"),
-        ('{"one": 2,\n "two": }', "line 2, column 9"),
-        ('["one"]', "received: a JSON array"),
-        ('{"one": -1}', "1 to 4,096"),
-    ],
-)
-def test_an_error_of_a_json_file_names_file_and_host(tmp_path, text, says):
-    path = tmp_path / "hosts.json"
-    path.write_text(text)
-    with pytest.raises(InputError) as error:
-        read_json_hosts(path)
-    assert str(error.value).startswith(str(path))
+        read(path)
+    assert str(error.value).startswith(f"{path}{place}")
     assert says in str(error.value)
 
 

@@ -80,14 +80,11 @@ def test_a_rank_that_does_not_reach_the_others_ends():
     assert ended.stdout == b"connected\n"  # the limit ends with the connection
 
 
-def test_a_single_process_receives_its_own_values():
+def test_a_single_process_receives_its_own_values_and_makes_the_same_checks():
+    """Further ones: ``tests/distributed/test_communicator.py``, alone."""
     world = Solo()
-    assert (world.rank, world.size, world.local_rank) == (0, 1, 0)
-    value = {"a": 1}
-    world.barrier()
+    value, array = {"a": 1}, np.arange(6.0).reshape(3, 2)
     assert world.broadcast(value) is value
-    assert world.gather(value) == world.allgather(value) == world.alltoall([value]) == [value]
-    array = np.arange(6.0).reshape(3, 2)
     for result in (
         world.broadcast_array(array),
         world.allreduce_array(array, "max"),
@@ -96,40 +93,17 @@ def test_a_single_process_receives_its_own_values():
     ):
         np.testing.assert_array_equal(result, array)
         assert not np.shares_memory(result, array)
-    assert world.alltoall_array(array, [3])[1].tolist() == [3]
-
-
-def test_a_single_process_makes_the_same_checks():
-    world = Solo()
-    with pytest.raises(InputError, match="add up to the 3 rows"):
-        world.alltoall_array(np.zeros((3, 2)), [2])
-    with pytest.raises(InputError, match="no rank 1"):
-        world.broadcast(1, root=1)
-    with pytest.raises(InputError, match="alltoall: wrong number of values"):
-        world.alltoall([])
-    with pytest.raises(InputError, match="complex"):
-        world.allreduce_array(np.zeros(2, complex))
-    with pytest.raises(InputError, match="sum, max or min"):
-        world.allreduce_array(np.zeros(2), "mean")
-    with pytest.raises(InputError, match="an array on rank 0"):
-        world.broadcast_array(None)
-    with pytest.raises(InputError, match="at least one dimension"):
-        world.allgather_array(np.float32(1))
+    for call, said in (
+        (lambda: world.allreduce_array(np.zeros(2, complex)), "complex"),
+        (lambda: world.allreduce_array(np.zeros(2), "mean"), "sum, max or min"),
+        (lambda: world.broadcast_array(None), "an array on rank 0"),
+        (lambda: world.allgather_array(np.float32(1)), "at least one dimension"),
+    ):
+        with pytest.raises(InputError, match=said):
+            call()
     with pytest.raises(SystemExit) as end:
         world.abort(3)
     assert end.value.code == 3
-
-
-def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
-    code = (
-        "import sys\n"
-        "for name in ('horovod', 'mpi4py', 'tensorflow'):\n"
-        "    sys.modules[name] = None\n"
-        f"from {choosing.__name__} import choose_communicator\n"
-        "assert str(choose_communicator()) == 'a single process'\n"
-        "assert choose_communicator() is choose_communicator()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.collective.threads import on_ranks
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, balanced, even_rows
+from xmc_tf.ranks.rounds import equal_rounds
+from xmc_tf.ranks.solo import Solo
 
 SIZES = st.integers(1, 9)
 
@@ -77,15 +80,6 @@ def test_weights_of_zero_count_as_equal():
     assert balanced([], 3).bounds.tolist() == [0, 0, 0, 0]
 
 
-def test_clusters_are_never_cut_and_stay_within_a_few_percent():
-    random = np.random.default_rng(3)
-    clusters = random.integers(1, 60, 4000)
-    starts = np.concatenate([[0], np.cumsum(clusters)])
-    partition = balanced(np.ones(starts[-1]), 16, starts)
-    assert np.isin(partition.bounds, starts).all()
-    assert np.diff(partition.bounds).max() / (starts[-1] / 16) < 1.02
-
-
 def test_a_hundred_million_rows_in_clusters_over_a_thousand_ranks():
     starts = np.arange(0, 1_000_001, 7)
     partition = balanced(np.arange(1_000_000), 1000, starts)
@@ -93,32 +87,31 @@ def test_a_hundred_million_rows_in_clusters_over_a_thousand_ranks():
     assert max(shares) < 1.05 * np.mean(shares)
 
 
+TWO = even_rows(4, 2)
+
+
 @pytest.mark.parametrize(
-    ("bounds", "received"),
-    [([1, 2], "1 2"), ([0, 3, 2], "0 3 2"), ([0.0, 1.0], "float64"), ([0], "shape (1,)"), ([[0, 1]], "shape (1, 2)")],
-)
-def test_invalid_bounds_are_refused(bounds, received):
-    with pytest.raises(InputError) as error:
-        Partition(np.array(bounds))
-    assert received in str(error.value)
-
-
-def test_errors_name_the_invalid_value():
-    partition = even_rows(4, 2)
-    with pytest.raises(InputError, match=r"out of range \(3 in total\): 7, -1, 4"):
-        partition.owner([0, 7, -1, 3, 4])
-    with pytest.raises(InputError, match="no rank 2"):
-        partition.range(2)
-    with pytest.raises(InputError, match="whole numbers"):
-        partition.owner([0.5])
-    with pytest.raises(InputError, match="at least one rank"):
-        even_rows(3, 0)
-    with pytest.raises(InputError, match="is negative"):
-        even_rows(-1, 2)
-    with pytest.raises(InputError, match="weights of rows"):
-        balanced([-1, 2], 2)
-    with pytest.raises(InputError, match="from 0 to 2"):
-        balanced([1, 2], 2, [3])
+    ("call", "said"),
+    [
+        *(
+            (lambda bounds=bounds: Partition(np.array(bounds)), said)
+            for bounds, said in (
+                ([1, 2], "1 2"), ([0, 3, 2], "0 3 2"), ([0.0, 1.0], "float64"), ([0], r"shape \(1,\)"),
+                ([[0, 1]], r"shape \(1, 2\)"),
+            )
+        ),
+        (lambda: TWO.owner([0, 7, -1, 3, 4]), r"out of range \(3 in total\): 7, -1, 4"),
+        (lambda: TWO.range(2), "no rank 2"),
+        (lambda: TWO.owner([0.5]), "whole numbers"),
+        (lambda: even_rows(3, 0), "at least one rank"),
+        (lambda: even_rows(-1, 2), "is negative"),
+        (lambda: balanced([-1, 2], 2), "weights of rows"),
+        (lambda: balanced([1, 2], 2, [3]), "from 0 to 2"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_invalid_value(call, said):
+    with pytest.raises(InputError, match=said):
+        call()
 
 
 def test_equal_partitions_are_equal_and_cannot_be_changed():
@@ -127,3 +120,17 @@ def test_equal_partitions_are_equal_and_cannot_be_changed():
     assert len({even_rows(6, 2), Partition([0, 3, 6])}) == 1
     with pytest.raises(ValueError, match="read-only"):
         even_rows(6, 2).bounds[1] = 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([], []), ([3, 1, 5], [(0, 2), (2, 3)]), ([9, 1, 1], [(0, 1), (1, 3)]), ([0, 0, 4], [(0, 3)])],
+)
+def test_ranges_hold_at_most_so_many_entries(counts, expected):
+    assert equal_rounds(np.concatenate([[0], np.cumsum(counts)]).astype(int), 4, Solo()) == expected
+
+
+def test_all_ranks_have_equally_many():
+    begins = [np.array([0, 4, 8, 12]), np.array([0, 1])]
+    ranges = on_ranks(2, lambda world: equal_rounds(begins[world.rank], 4, world))
+    assert list(ranges) == [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 1), (1, 1)]]

@@ -40,12 +40,6 @@ def test_shapes_are_those_of_pecos(case, sizes):
     assert level_sizes(*case) == sizes
 
 
-def test_leaves_of_one_label_are_never_empty():
-    assert binary_depth(1024, 1) == 10
-    assert binary_depth(1000, 1) == 9
-    assert np.diff(half_bounds(1000, 9)).min() == 1
-
-
 @given(st.integers(1, 5000), st.integers(1, 200))
 def test_leaves_are_full_enough_and_not_too_full(labels, max_leaf_size):
     sizes = np.diff(half_bounds(labels, binary_depth(labels, max_leaf_size)))

@@ -147,12 +147,6 @@ def test_labels_without_features_are_spread_evenly():
     assert max(counts) - min(counts) <= 1
 
 
-@pytest.mark.parametrize("given", [csr_matrix((50, 8), dtype=np.float32), np.zeros((50, 3), np.float32)])
-def test_no_features_at_all_still_give_a_tree(given):
-    tree = build_tree(given, params(max_leaf_size=5))
-    assert tree.level_sizes == (1, 16, 50)
-
-
 def test_entries_that_are_zero_are_no_features():
     part = sparse(40, density=0.5)
     part.data[part.indptr[3] : part.indptr[9]] = 0
@@ -161,25 +155,15 @@ def test_entries_that_are_zero_are_no_features():
     assert build_tree(part, params()) == build_tree(without, params())
 
 
-def test_labels_that_are_all_alike_are_split_by_their_number():
-    tree = build_tree(np.ones((8, 3), np.float32), params(max_leaf_size=2))
+@pytest.mark.parametrize("number", [0, 1])
+def test_labels_that_are_all_alike_are_split_by_their_number(number):
+    tree = build_tree(np.full((8, 3), number, np.float32), params(max_leaf_size=2))
     assert tree.labels.tolist() == list(range(8))
 
 
 def test_opposite_labels_whose_sums_cancel():
     given = np.array([[1, 0], [-1, 0], [1, 0], [-1, 0]], np.float32)
     assert sorted(build_tree(given, params(max_leaf_size=2)).labels.tolist()) == [0, 1, 2, 3]
-
-
-def test_one_leaf_needs_no_clustering():
-    assert build_tree(sparse(1), params()).level_sizes == (1, 1)
-    assert build_tree(sparse(5), params(max_leaf_size=5)).level_sizes == (1, 5)
-    assert build_tree(sparse(6), params(max_leaf_size=5)).level_sizes == (1, 2, 6)
-
-
-def test_leaves_of_one_label():
-    assert build_tree(sparse(32), params(max_leaf_size=1, nr_splits=32)).level_sizes == (1, 32, 32)
-    assert np.diff(build_tree(sparse(33), params(max_leaf_size=1)).splits[-1]).tolist() == [1] * 31 + [2]
 
 
 @pytest.mark.parametrize("factor", [1e-25, 1e25])

@@ -34,7 +34,7 @@ X, Y = sparse(50), labels()
 
 @settings(max_examples=50)
 @given(
-    rows=st.integers(1, 40),
+    rows=st.integers(0, 40),
     columns=st.sampled_from([1, 63, 64, 65, 5000]),
     nr_labels=st.integers(1, 20),
     threads=st.integers(1, 3),
@@ -54,22 +54,20 @@ def test_pifa_of_sparse_features(rows, columns, nr_labels, threads, seed):
     np.testing.assert_allclose(result.toarray(), pifa(features.toarray(), truth), atol=1e-6)
 
 
-def test_pifa_of_dense_features():
+def whole(result):
+    """Return embeddings of any kind as one dense matrix."""
+    if isinstance(result, Features):
+        return np.hstack([result.sparse.toarray(), result.dense])
+    return result.toarray() if issparse(result) else result
+
+
+def test_dense_and_mixed_features_are_scaled_together_and_keep_their_kinds(monkeypatch):
     result = label_embedding("pifa", dense(50), Y)
-    assert isinstance(result, np.ndarray)
     assert result.flags.c_contiguous
     np.testing.assert_allclose(result, pifa(dense(50), Y), atol=1e-6)
-
-
-def test_pifa_of_both_scales_them_together_and_keeps_the_dense_part_dense():
-    result = label_embedding("pifa", Features(X, dense(50)), Y)
-    assert isinstance(result, Features)
     expected = pifa(np.hstack([X.toarray(), dense(50)]), Y)
-    np.testing.assert_allclose(np.hstack([result.sparse.toarray(), result.dense]), expected, atol=1e-6)
-
-
-def test_ranges_of_labels_fit_together(monkeypatch):
-    monkeypatch.setattr(label_embeddings, "CHUNK_ENTRIES", 20)
+    np.testing.assert_allclose(whole(label_embedding("pifa", Features(X, dense(50)), Y)), expected, atol=1e-6)
+    monkeypatch.setattr(label_embeddings, "CHUNK_ENTRIES", 20)  # many ranges of labels
     np.testing.assert_allclose(label_embedding("pifa", X, Y).toarray(), pifa(X.toarray(), Y), atol=1e-6)
 
 
@@ -87,17 +85,12 @@ def as_parts(result):
 
 
 def test_pii_is_the_documents_of_a_label():
-    result = label_embedding("pii", None, Y)
+    turned = Y.tocsc()
+    result, values = label_embedding("pii", None, turned), Y.tocsc().data
     assert result.format == "csr"
     assert result.has_sorted_indices
     np.testing.assert_allclose(result.toarray(), unit_rows(Y.toarray().T), atol=1e-6)
-
-
-def test_pii_leaves_the_labels_alone():
-    turned = Y.tocsc()
-    values = turned.data.copy()
-    label_embedding("pii", None, turned)
-    assert np.array_equal(turned.data, values)
+    assert np.array_equal(turned.data, values)  # the caller's labels are left alone
 
 
 def test_labels_without_documents_have_empty_embeddings():
@@ -108,24 +101,10 @@ def test_labels_without_documents_have_empty_embeddings():
     assert label_embedding("pii", None, truth).toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
 
 
-def test_no_documents_at_all():
-    result = label_embedding("pifa", csr_matrix((0, 7), dtype=np.float32), csr_matrix((0, 3), dtype=np.float32))
-    assert result.shape == (3, 7)
-    assert result.nnz == 0
-
-
-def test_concat_puts_label_features_behind():
-    own = sparse(12, 9, seed=4)
-    result = label_embedding("pifa_lf_concat", X, Y, own)
-    np.testing.assert_allclose(result.toarray(), np.hstack([pifa(X.toarray(), Y), own.toarray()]), atol=1e-6)
-    result = label_embedding("pifa_lf_concat", dense(50), Y, dense(12, 3))
-    np.testing.assert_allclose(result, np.hstack([pifa(dense(50), Y), dense(12, 3)]), atol=1e-6)
-
-
-def test_concat_of_sparse_and_dense_keeps_each_as_it_is():
-    result = label_embedding("pifa_lf_concat", X, Y, dense(12, 3))
-    assert isinstance(result, Features)
-    np.testing.assert_allclose(result.sparse.toarray(), pifa(X.toarray(), Y), atol=1e-6)
+def test_concat_puts_label_features_behind_and_keeps_each_kind():
+    for features, own in ((X, sparse(12, 9, seed=4)), (dense(50), dense(12, 3)), (X, dense(12, 3))):
+        result = label_embedding("pifa_lf_concat", features, Y, own)
+        np.testing.assert_allclose(whole(result), np.hstack([pifa(whole(features), Y), whole(own)]), atol=1e-6)
     np.testing.assert_array_equal(result.dense, dense(12, 3))
 
 
@@ -135,24 +114,19 @@ def test_convex_combination(alpha, kinds):
     ours, own = sparse(50, 8, density=0.4), sparse(12, 8, density=0.5, seed=2)
     weights = np.broadcast_to(np.asarray(alpha, float), 12)[:, None]
     expected = weights * pifa(ours.toarray(), Y) + (1 - weights) * own.toarray()
-    first, second = kinds.split()
-    result = label_embedding(
-        "pifa_lf_convex_combine",
-        ours if first == "sparse" else ours.toarray(),
-        Y,
-        own if second == "sparse" else own.toarray(),
-        alpha=alpha,
+    first, second = (
+        matrix if kind == "sparse" else matrix.toarray()
+        for kind, matrix in zip(kinds.split(), (ours, own), strict=True)
     )
+    result = label_embedding("pifa_lf_convex_combine", first, Y, second, alpha=alpha)
     assert issparse(result) == (kinds == "sparse sparse")
-    np.testing.assert_allclose(result.toarray() if issparse(result) else result, expected, atol=1e-6)
+    np.testing.assert_allclose(whole(result), expected, atol=1e-6)
 
 
 def test_convex_combination_of_both_kinds_goes_part_by_part():
     ours, own = Features(X, dense(50, 3)), Features(sparse(12, seed=5), dense(12, 3, seed=5))
     result = label_embedding("pifa_lf_convex_combine", ours, Y, own, alpha=0.25)
-    expected = 0.25 * pifa(np.hstack([X.toarray(), dense(50, 3)]), Y)
-    expected += 0.75 * np.hstack([own.sparse.toarray(), own.dense])
-    np.testing.assert_allclose(np.hstack([result.sparse.toarray(), result.dense]), expected, atol=1e-6)
+    np.testing.assert_allclose(whole(result), 0.25 * pifa(whole(ours), Y) + 0.75 * whole(own), atol=1e-6)
 
 
 @pytest.mark.parametrize(

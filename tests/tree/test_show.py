@@ -143,21 +143,21 @@ def model(tmp_path):
     return tmp_path / "model"
 
 
-def test_command_line_takes_a_model_with_its_names(model, capsys):
-    main([str(model), "--depth", "1"])
-    assert capsys.readouterr().out == TreeView(TREE, NAMES, depth=1).text() + "\n"
-
-
-def test_command_line_takes_a_tree_names_and_labels(model, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (["{m}", "--depth", "1"], {"depth": 1}),
+        (
+            ["{m}/tree", "--labels", "{m}/labels.txt", "-y", "{m}/../Y.npz", "--words", "1"],
+            {"frequencies": np.array([0, 1, 0, 2, 0]), "words": 1},
+        ),
+    ],
+)
+def test_command_line_prints_the_tree_with_its_names(flags, options, model, tmp_path, capsys):
     Y = sp.csr_matrix(np.array([[0, 1, 0, 1, 0], [0, 0, 0, 1, 0]], np.float32))
     sp.save_npz(tmp_path / "Y.npz", Y)
-    main([str(model / "tree"), "--labels", str(model / "labels.txt"), "-y", str(tmp_path / "Y.npz"), "--words", "1"])
-    assert (
-        capsys.readouterr().out == TreeView(TREE, NAMES, frequencies=np.array([0, 1, 0, 2, 0]), words=1).text() + "\n"
-    )
-
-
-def test_command_line_writes_a_drawing(model, tmp_path, capsys):
+    main([flag.format(m=model) for flag in flags])
+    assert capsys.readouterr().out == TreeView(TREE, NAMES, **options).text() + "\n"
     main([str(model), "--dot", str(tmp_path / "tree.dot")])
     assert (tmp_path / "tree.dot").read_text() == TreeView(TREE, NAMES).dot() + "\n"
     assert capsys.readouterr().out == ""
