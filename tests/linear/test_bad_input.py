@@ -111,6 +111,7 @@ TRAINING = {
         ["M.npz does not fit the leaf clusters of the tree", "7 columns", "--code-path"],
     ),
     "negatives of other labels": ("-uy", lambda c, d: save(d / "M.npz", np.ones((90, 7))), ["12 columns", "7 columns"]),
+    "both texts and features": ("-t", lambda c, d: c / "X.txt", ["both -t and -x are given"]),
     "a solver that is none": ("-s", lambda c, d: "SVM", ["invalid choice: 'SVM'", "L2R_LR_DUAL"]),
     "an impossible Cp": ("--Cp", lambda c, d: "-1", ["--Cp is out of range", "above 0", "-1"]),
     "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1 and at most 1024, or -1"]),
@@ -153,13 +154,6 @@ def test_texts_for_training(case, corpus, tmp_path, capsys):
     for word in words:
         assert word in said
     assert not (tmp_path / "m").exists()
-
-
-def test_both_texts_and_features(corpus, tmp_path, capsys):
-    said = message(
-        capsys, train.main, "-t", corpus / "X.txt", "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"
-    )
-    assert "both -t and -x are given" in said
 
 
 @pytest.mark.parametrize(
@@ -205,7 +199,10 @@ PREDICTION = {
     "selected of other labels": ("-so", lambda c, d: save(d / "S.npz", np.ones((90, 9))), ["12 labels", "90 × 9"]),
     "post-processor": ("-pp", lambda c, d: "softmax", ["invalid choice: 'softmax'", "log-l4-hinge"]),
     "no chunk": ("-B", lambda c, d: "0", ["--max-pred-chunk is out of range"]),
-    "a form of output": ("-o", lambda c, d: d / "p.csv", ["p.csv", ".npz (a matrix) or in .jsonl", "received: .csv"]),
+    **{
+        f"a form of output, {name}": ("-o", lambda c, d, name=name: d / name, [name, ".npz (a matrix) or in .jsonl"])
+        for name in ("p.csv", "p.npy", "p.TXT")
+    },
 }
 
 
@@ -282,7 +279,7 @@ def two_level_text_model(corpus, tmp_path_factory):
     return folder
 
 
-def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_model_and_is_not_reported_as_bad_input(corpus, tmp_path, capsys, monkeypatch):
     flags = ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
     run_train(*flags, "--labels", corpus / "labels.txt")
     before = contents(tmp_path)
@@ -292,19 +289,10 @@ def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_
 
     with monkeypatch.context() as patch:
         patch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
-        with pytest.raises(OSError, match="No space"):
-            run_train(*flags)
-    assert contents(tmp_path) == before
-    run_train(*flags)
-    assert not (tmp_path / "m" / "labels.txt").exists()
-
-
-def test_a_full_disk_is_not_reported_as_bad_input(corpus, tmp_path, capsys, monkeypatch):
-    def full_disk(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
-    with pytest.raises(SystemExit) as left:
-        cli.run(train.main, ["-x", str(corpus / "X.npz"), "-y", str(corpus / "Y.npz"), "-m", str(tmp_path / "m")])
+        with pytest.raises(SystemExit) as left:
+            cli.run(train.main, list(map(str, flags)))
     assert left.value.code == 1
     assert "failed: [Errno 28] No space left on device" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+    run_train(*flags)  # a complete training replaces it
+    assert not (tmp_path / "m" / "labels.txt").exists()

@@ -8,8 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse import csc_matrix
 
-from tests.linear.cases import random_chain, random_model, small_model, sparse_rows
-from tests.linear.searching import rows_of
+from tests.linear.cases import random_chain, random_model, sparse_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.rankers import XLinear
@@ -127,15 +126,6 @@ def test_without_bias_there_is_no_row_for_it(tmp_path, bias):
     pecos_folder(tmp_path / "model", [(np.eye(3, 2), np.ones((2, 1)), "noop")], bias=bias, nr_features=3)
     model = XLinear.load(tmp_path / "model")
     assert model.predict(as_features(sp.csr_matrix(np.array([[0, 3, 5]], np.float32)))).toarray().tolist() == [[0, 3]]
-
-
-@pytest.mark.parametrize(("kind", "bias"), [("sparse", 0.0), ("dense", 1.0), ("both", 1.0)])
-def test_a_loaded_model_predicts_the_same(tmp_path, kind, bias):
-    model, X, _ = small_model(kind, bias=bias)
-    model.save(tmp_path / "model")
-    for again in (XLinear.load(tmp_path / "model", nr_dense=X.nr_dense), XLinear.load(tmp_path / "model")):
-        assert again.nr_features == model.nr_features
-        assert rows_of(again.predict(X, beam_size=4)) == rows_of(model.predict(X, beam_size=4))
 
 
 def test_a_pruned_model_is_loaded_and_searched(tmp_path):

@@ -1,13 +1,12 @@
 """``xmc_tf.linear.predict``: predictions as matrices and lines, from features and texts."""
 
 import json
-import re
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.linear.command_data import run_predict, run_train, shell
+from tests.linear.command_data import run_predict, run_train
 from tests.linear.searching import rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features, load_matrix, save_matrix
@@ -86,12 +85,6 @@ def test_a_bare_folder_of_rankers(model, corpus, tmp_path):
     assert rows_of(ours) == rows_of(predictions(model, corpus, tmp_path))
 
 
-def test_the_shell(model, corpus, tmp_path):
-    code, _, error = shell("predict", "-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.npz")
-    assert code == 0, error
-    assert rows_of(sp.load_npz(tmp_path / "p.npz")) == rows_of(predictions(model, corpus, tmp_path))
-
-
 def test_other_names_than_numbers_are_not_needed(corpus, tmp_path, capsys):
     run_train("-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m")
     run_predict("-m", tmp_path / "m", "-x", corpus / "X.npz", "-k", 1)
@@ -116,13 +109,6 @@ def test_a_matrix_under_exactly_the_name_given(model, corpus, tmp_path, name):
     run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert rows_of(sp.load_npz(tmp_path / name)) == rows_of(predictions(model, corpus, tmp_path))
-
-
-@pytest.mark.parametrize("name", ["p.npy", "p.TXT"])
-def test_a_name_of_another_format_is_refused(model, corpus, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=rf"-o {re.escape(name)}(.|\n)*expected: a name that ends in \.npz"):
-        run_predict("-m", model, "-x", corpus / "X.npz", "-o", name)
 
 
 def test_precision_and_recall_in_pecos_layout(model, corpus, capsys):

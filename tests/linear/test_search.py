@@ -1,4 +1,4 @@
-"""Beam search against its definition."""
+"""Beam search, also restricted to some labels, against its definition; contributions to scores add up to them."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, csr_matrix
 
-from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, sparse_rows
+from tests.files import contents
+from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, small_model, sparse_rows
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.contributions import contributions
 
 posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 
@@ -20,29 +23,20 @@ def model_for(X, chain, **wishes):
     return random_model(chain, X.nr_sparse, X.nr_dense, **wishes)
 
 
-@posts
+@pytest.mark.parametrize("post", [*POST_PROCESSORS, None])
 @settings(max_examples=10)
 @given(
     chain=chains(), kind=st.sampled_from(["sparse", "dense", "both"]), beam=st.integers(1, 4) | st.just(1000),
-    top=st.integers(1, 6) | st.just(50), bias=st.sampled_from([0.0, 1.0, 3.0]),
+    top=st.integers(1, 6) | st.just(50), bias=st.sampled_from([0.0, 1.0, 3.0]), data=st.data(),
 )  # fmt: skip
-def test_a_beam_finds_and_drops_what_the_definition_does(post, chain, kind, beam, top, bias):
+def test_a_beam_finds_and_drops_what_the_definition_does(post, chain, kind, beam, top, bias, data):
+    """Without one post-processor for all, each level has its own."""
     X = features(kind, 6, seed=1)
-    model = model_for(X, chain, seed=beam, bias=bias)
+    own = data.draw(st.lists(st.sampled_from(POST_PROCESSORS), min_size=len(chain), max_size=len(chain)))
+    model = model_for(X, chain, seed=beam, bias=bias, posts="l3-hinge" if post else own)
     predicted = model.predict(X, beam_size=beam, only_topk=top, post_processor=post, threads=1)
     for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
         assert_same_ranking(row, beam_search(model, x, beam, top, post))
-
-
-@settings(max_examples=15)
-@given(chain=chains(), data=st.data())
-def test_each_level_may_have_a_post_processor_of_its_own(chain, data):
-    names = data.draw(st.lists(st.sampled_from(POST_PROCESSORS), min_size=len(chain), max_size=len(chain)))
-    X = features("both", 5, seed=2)
-    model = model_for(X, chain, posts=names)
-    predicted = model.predict(X, beam_size=3, only_topk=4, threads=1)
-    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
-        assert_same_ranking(row, beam_search(model, x, 3, 4))
 
 
 @settings(max_examples=20)
@@ -60,29 +54,17 @@ def test_ties_go_to_the_lower_number(chain, beam, top, post):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "both"])
-def test_a_batch_is_its_queries_one_by_one_on_any_number_of_threads(kind):
+def test_a_batch_is_its_queries_one_by_one_on_any_number_of_threads_and_in_small_blocks(kind, monkeypatch):
     X = features(kind, 50)
     model = model_for(X, random_chain(60, [4, 15]))
-    whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
+    whole = rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1))
     for threads in (2, 3):
-        again = model.predict(X, beam_size=3, only_topk=5, threads=threads)
-        assert rows_of(again) == rows_of(whole)
+        assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=threads)) == whole
     alone = [model.predict(X.rows(slice(i, i + 1)), beam_size=3, only_topk=5, threads=1) for i in range(50)]
-    assert [rows_of(one)[0] for one in alone] == rows_of(whole)
-
-
-def test_small_blocks_change_nothing(monkeypatch):
-    X = features("both", 30)
-    model = model_for(X, random_chain(60, [4, 15]))
-    whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
+    assert [rows_of(one)[0] for one in alone] == whole
+    assert model.predict(X.rows(slice(0, 0))).shape == (0, 60)
     monkeypatch.setattr("xmc_tf.rankers.xlinear.BLOCK", 7)
-    assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1)) == rows_of(whole)
-
-
-def test_no_query_at_all():
-    X = features("both", 3)
-    model = model_for(X, random_chain(10, [3]))
-    assert model.predict(X.rows(slice(0, 0))).shape == (0, 10)
+    assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1)) == whole
 
 
 def test_dense_features_may_come_as_sparse_ones():
@@ -144,25 +126,18 @@ def test_codes_in_any_form():
         ({"beam_size": 0}, ["at least 1"]),
         ({"only_topk": -1}, ["at least 1"]),
         ({"post_processor": "l5-hinge"}, ["unknown post-processor 'l5-hinge'", "log-l4-hinge"]),
+        ({"selected": csr_matrix((8, 41), dtype=np.float32)}, ["8 documents × 40 labels", "8 × 41"]),
+        ({"X": Features(sparse_rows(8, 31))}, ["30 columns, as in training", "31 columns"]),
     ],
 )
-def test_impossible_settings_are_refused(settings, words):
+def test_impossible_calls_are_refused(settings, words):
     X = features("sparse", 8)
     model = model_for(X, [*random_chain(40, [6, 10])[1:]])
+    call = model.predict_selected if "selected" in settings else model.predict
     with pytest.raises(InputError) as caught:
-        model.predict(X, **settings)
+        call(**{"X": X, **settings})
     for word in words:
         assert word in str(caught.value)
-
-
-def test_features_and_selected_outputs_that_do_not_fit():
-    X = features("sparse", 8)
-    model = random_model(random_chain(40, [6]), X.nr_sparse + 1)
-    with pytest.raises(InputError, match=r"expected: 31 columns, as in training\n  received: 30 columns"):
-        model.predict(X)
-    wide = Features(sparse_rows(8, 31))
-    with pytest.raises(InputError, match=r"8 documents × 40 labels\n  received: 8 × 41"):
-        model.predict_selected(wide, csr_matrix((8, 41), dtype=np.float32))
 
 
 def test_selected_labels_outside_the_tree_are_refused():
@@ -195,3 +170,92 @@ def test_the_models_settings_are_the_defaults():
     predicted = model.predict(X)
     assert np.diff(predicted.indptr).tolist() == [20] * 8
     assert rows_of(predicted) == rows_of(model.predict(X, beam_size=20, only_topk=20, post_processor="sigmoid"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "post"), [("sparse", "l3-hinge"), ("dense", "sigmoid"), ("both", "log-sigmoid"), ("both", "noop")]
+)
+def test_the_sum_is_the_score_before_the_post_processor(kind, post):
+    X = features(kind, 4)
+    ranker = random_model(random_chain(23, (3, 7)), X.nr_sparse, X.nr_dense, posts=post)
+    everything = csr_matrix(np.ones((4, 23), np.float32))
+    raw = ranker.predict_selected(X, everything, post_processor="noop").toarray()
+    scores = ranker.predict_selected(X, everything).toarray()
+    for row in range(4):
+        document = X.rows(slice(row, row + 1))
+        for label in range(23):
+            path = contributions(ranker, document, label)
+            last = path[-1]
+            assert last.node == label
+            assert last.weights @ last.values + last.dense + last.bias == pytest.approx(last.raw)
+            assert last.raw == pytest.approx(raw[row, label], abs=1e-5)
+            assert last.score == pytest.approx(scores[row, label], rel=1e-4, abs=1e-6)
+            assert last.dense == 0 or X.nr_dense > 0
+
+
+@settings(max_examples=20)
+@given(chain=chains(), data=st.data(), beam=st.integers(1, 5), post=st.sampled_from(POST_PROCESSORS))
+def test_the_search_visits_only_nodes_above_the_labels(chain, data, beam, post):
+    """The result is that of a tree of only these labels, even with a narrow beam."""
+    X = features("both", 5, seed=beam)
+    model = model_for(X, chain, posts=post, seed=beam)
+    labels = data.draw(st.lists(st.integers(0, model.nr_labels - 1), min_size=1, unique=True))
+    model.set_output_constraint(labels)
+    predicted = model.predict(X, beam_size=beam, only_topk=4, threads=1)
+    assert predicted.shape == (5, model.nr_labels)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert {label for label, _ in row} <= set(labels)
+        assert_same_ranking(row, beam_search(model, x, beam, 4))
+    # With room for all nodes: what the whole model predicts, without the other labels.
+    wide = model.predict(X, beam_size=1000, only_topk=1000, threads=1)
+    model.set_output_constraint(None)
+    whole = model.predict(X, beam_size=1000, only_topk=1000, threads=1)
+    for ours, row in zip(rows_of(wide), rows_of(whole), strict=True):
+        assert_same_ranking(ours, [pair for pair in row if pair[0] in labels])
+
+
+def test_another_choice_replaces_the_first_and_none_lifts_it():
+    model, X, _ = small_model()
+    everywhere = rows_of(model.predict(X))
+    model.set_output_constraint([1, 2])
+    model.set_output_constraint(np.array([3, 5]))
+    assert {label for row in rows_of(model.predict(X)) for label, _ in row} == {3, 5}
+    model.set_output_constraint(None)
+    assert rows_of(model.predict(X)) == everywhere
+    model.set_output_constraint(range(model.nr_labels))
+    assert rows_of(model.predict(X)) == everywhere
+
+
+def test_the_folder_stays_as_it_is_and_a_saved_model_stays_restricted(tmp_path):
+    model, X, _ = small_model("sparse")
+    model.save(tmp_path / "m")
+    before = contents(tmp_path / "m")
+    loaded = XLinear.load(tmp_path / "m")
+    loaded.set_output_constraint([3, 5, 8])
+    restricted = rows_of(loaded.predict(X))
+    assert contents(tmp_path / "m") == before
+    loaded.save(tmp_path / "r")
+    assert rows_of(XLinear.load(tmp_path / "r").predict(X)) == restricted
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([], "is empty"),
+        ([23], "label 23 does not exist(.|\n)*from 0 to 22"),
+        ([-1], "label -1"),
+        ([0.5], "whole numbers"),
+    ],
+)
+def test_impossible_labels_are_refused(labels, said):
+    model, _, _ = small_model()
+    with pytest.raises(InputError, match=said):
+        model.set_output_constraint(labels)
+
+
+def test_a_text_model_is_restricted_by_its_ranker(model, corpus):
+    from xmc_tf.data import load_features
+
+    loaded = XRLinear.load(model)
+    loaded.ranker.set_output_constraint([2])
+    assert {row[0][0] for row in loaded.best(load_features([corpus / "X.npz"]), k=3)} == {loaded.names[2]}

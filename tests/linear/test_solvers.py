@@ -6,31 +6,34 @@ from scipy.sparse import csc_matrix
 
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import LOSSES, by_sklearn, least, objective
-from xmc_tf.data import as_features
 from xmc_tf.rankers.fit import train_rankers
 
 TIGHT = {"threshold": 0.0, "eps": 1e-5, "newton_eps": 1e-4, "max_iter": 3000}
 solvers = pytest.mark.parametrize("solver", list(LOSSES))
 
 
-def with_bias(X, bias):
+def with_bias(X, bias=1.0):
     full = full_matrix(X)
     return np.hstack([full, np.full((len(full), 1), bias)]) if bias > 0 else full
 
 
-def train_flat(X, Y, solver, **wishes):
+def train_flat(X, Y, solver, R=None, **wishes):
     """Return the weights of a model without a tree, (features and bias × labels)."""
     params = ranker_params(solver_type=solver, **{**TIGHT, **wishes})
-    return train_rankers(X, Y, params=params, threads=2).levels[0].weights.toarray().astype(np.float64)
+    return train_rankers(X, Y, R=R, params=params, threads=2).levels[0].weights.toarray().astype(np.float64)
 
 
-def parent_of(clusters):
-    return clusters.toarray().argmax(1)
+def positives(Y, label):
+    return Y[:, [label]].toarray().ravel() > 0
 
 
-def problem_of(X, Y, label, cp=1.0, cn=1.0):
-    signs = np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
-    return X, signs, np.where(signs > 0, cp, cn)
+def assert_best(w, X, Y, label, solver, *, cp=1.0, cn=1.0, rows=slice(None), relevance=1.0, slack=1e-3):
+    """Assert that a label's weights reach the minimum of its objective, which L-BFGS finds, on some rows."""
+    positive = positives(Y, label)
+    costs = np.where(positive, cp * relevance, cn)
+    problem = X[rows], np.where(positive, 1.0, -1.0)[rows], costs[rows], LOSSES[solver]
+    best = least(*problem)
+    assert best * (1 - 1e-6) <= objective(w, *problem) <= best * (1 + slack)
 
 
 @solvers
@@ -44,34 +47,31 @@ def test_objective_is_that_of_scikit_learn(solver, kind, bias, cp, cn):
     full = with_bias(X, bias)
     assert W.shape == (full.shape[1], 6)
     for label in range(2, 6):
-        problem = problem_of(full, Y, label, cp, cn)
-        ours, theirs = objective(W[:, label], *problem, LOSSES[solver]), by_sklearn(*problem, LOSSES[solver])
-        assert ours == pytest.approx(theirs, rel=1e-3)
+        signs = np.where(positives(Y, label), 1.0, -1.0)
+        problem = full, signs, np.where(signs > 0, cp, cn), LOSSES[solver]
+        assert objective(W[:, label], *problem) == pytest.approx(by_sklearn(*problem), rel=1e-3)
+
+
+# Features, labels, those that are compared, and options of the training.
+CASES = {
+    "always or never positive": ("both", label_matrix(30, 3), (0, 1), {"Cp": 2.0}),
+    "one document": ("both", csc_matrix(np.array([[1, 0]], np.float32)), (0, 1), {}),
+    # The margin of this row is always 0; it must neither stop the solver nor change the other documents.
+    "an empty row without bias": ("sparse", label_matrix(20, 5), (3,), {"bias": 0.0}),
+    "a lane is refilled": ("private", label_matrix(50, 17), (*range(5), 10, 15, 16), {}),
+    "a cluster is split into several tasks": ("private", label_matrix(50, 70), (*range(5), 15, 16, 17, 63, 69), {}),
+}
 
 
 @solvers
-def test_labels_that_are_always_or_never_positive(solver):
-    X, Y = features("both", 30), label_matrix(30, 3)
-    W = train_flat(X, Y, solver, Cp=2.0)
-    full = with_bias(X, 1.0)
-    for label in (0, 1):
-        problem = problem_of(full, Y, label, cp=2.0)
-        assert len(set(problem[1])) == 1
-        assert objective(W[:, label], *problem, LOSSES[solver]) == pytest.approx(
-            least(*problem, LOSSES[solver]), rel=1e-3
-        )
-
-
-@solvers
-@pytest.mark.parametrize("labels", [17, 70])  # a lane is refilled; a cluster is split into several tasks
-def test_more_labels_than_lanes(solver, labels):
-    X, Y = features("private", 50), label_matrix(50, labels)
-    W = train_flat(X, Y, solver)
-    full = with_bias(X, 1.0)
-    for label in {*range(5), *range(15, 18), labels - 7, labels - 1} & {*range(labels)}:
-        problem = problem_of(full, Y, label)
-        best = least(*problem, LOSSES[solver])
-        assert best * (1 - 1e-6) <= objective(W[:, label], *problem, LOSSES[solver]) <= best * (1 + 1e-3)
+@pytest.mark.parametrize("case", CASES)
+def test_edge_cases_reach_the_minimum(solver, case):
+    kind, Y, labels, wishes = CASES[case]
+    X = features(kind, Y.shape[0])
+    W = train_flat(X, Y, solver, **wishes)
+    assert np.isfinite(W).all()
+    for label in labels:
+        assert_best(W[:, label], with_bias(X, wishes.get("bias", 1.0)), Y, label, solver, cp=wishes.get("Cp", 1.0))
 
 
 @solvers
@@ -79,92 +79,40 @@ def test_default_accuracy_is_near_the_optimum(solver):
     """With a hinge, every margin a little below 1 has a cost, so its objective converges last."""
     X, Y = features("private", 80), label_matrix(80, 12)
     W = train_flat(X, Y, solver, eps=0.1, newton_eps=0.01, max_iter=100)
-    full = with_bias(X, 1.0)
-    slack = 1.15 if LOSSES[solver] == "hinge" else 1.03
     for label in range(0, 12, 2):
-        problem = problem_of(full, Y, label)
-        assert objective(W[:, label], *problem, LOSSES[solver]) <= slack * least(*problem, LOSSES[solver])
+        slack = 0.15 if LOSSES[solver] == "hinge" else 0.03
+        assert_best(W[:, label], with_bias(X), Y, label, solver, slack=slack)
 
 
 @solvers
-def test_one_document(solver):
-    X, Y = features("both", 1), csc_matrix(np.array([[1, 0]], np.float32))
-    W = train_flat(X, Y, solver)
-    full = with_bias(X, 1.0)
-    for label in range(2):
-        problem = problem_of(full, Y, label)
-        assert objective(W[:, label], *problem, LOSSES[solver]) == pytest.approx(
-            least(*problem, LOSSES[solver]), rel=1e-3
-        )
-
-
-@solvers
-def test_an_empty_row_without_bias(solver):
-    """Its margin is always 0; it must neither stop the solver nor change the other documents."""
-    X = as_features(features("sparse", 20).sparse)
-    assert X.sparse[2].nnz == 0
-    Y = label_matrix(20, 5)
-    W = train_flat(X, Y, solver, bias=0.0)
-    assert np.isfinite(W).all()
-    problem = problem_of(full_matrix(X), Y, 3)
-    assert objective(W[:, 3], *problem, LOSSES[solver]) == pytest.approx(least(*problem, LOSSES[solver]), rel=1e-3)
-
-
-@solvers
-def test_matched_documents_are_the_negatives(solver):
-    """In a tree, a label learns only from the documents of its cluster."""
-    X, Y, chain = features("both", 60), label_matrix(60, 20), random_chain(20, [4])
-    model = train_rankers(X, Y, chain, params=ranker_params(solver_type=solver, **TIGHT), threads=1)
-    full, matched = with_bias(X, 1.0), (Y @ chain[1]).toarray() > 0
+@pytest.mark.parametrize(("scheme", "kind"), [("tfn", "both"), ("usn", "private")])
+def test_in_a_tree_a_label_learns_from_its_positives_and_the_matched_documents(solver, scheme, kind):
+    """The last cluster has no negatives of the user's."""
+    X, Y, chain = features(kind, 60), label_matrix(60, 20), random_chain(20, [4])
+    given = (np.random.default_rng(5).random((60, 4)) < 0.3) & (np.arange(4) < 3)
+    params, user = ranker_params(scheme, solver_type=solver, **TIGHT), {1: csc_matrix(given.astype(np.float32))}
+    model = train_rankers(X, Y, chain, params=params, user_negatives=user, threads=1)
+    matched = given if scheme == "usn" else (Y @ chain[1]).toarray() > 0
     for label in range(0, 20, 3):
-        rows = matched[:, parent_of(chain[1])[label]]
-        problem = problem_of(full[rows], Y[rows], label)
+        rows = matched[:, chain[1].toarray()[label].argmax()] | positives(Y, label)
         w = model.levels[1].weights[:, [label]].toarray().ravel().astype(np.float64)
-        assert objective(w, *problem, LOSSES[solver]) == pytest.approx(least(*problem, LOSSES[solver]), rel=1e-3)
-
-
-@solvers
-def test_positives_outside_the_matched_documents_count_for_their_label_alone(solver):
-    rng = np.random.default_rng(5)
-    X, Y, chain = features("private", 60), label_matrix(60, 20), random_chain(20, [4])
-    # The last cluster has none.
-    matched = csc_matrix(((rng.random((60, 4)) < 0.3) & (np.arange(4) < 3)).astype(np.float32))
-    params = ranker_params("usn", solver_type=solver, **TIGHT)
-    model = train_rankers(X, Y, chain, params=params, user_negatives={1: matched}, threads=1)
-    full = with_bias(X, 1.0)
-    for label in range(0, 20, 3):
-        cluster = parent_of(chain[1])[label]
-        rows = (matched[:, [cluster]].toarray().ravel() > 0) | (Y[:, [label]].toarray().ravel() > 0)
-        w = model.levels[1].weights[:, [label]].toarray().ravel().astype(np.float64)
-        if not rows.any():
+        if rows.any():
+            assert_best(w, with_bias(X), Y, label, solver, rows=rows)
+        else:
             assert not w.any()
-            continue
-        problem = problem_of(full[rows], Y[rows], label)
-        assert objective(w, *problem, LOSSES[solver]) == pytest.approx(least(*problem, LOSSES[solver]), rel=1e-3)
 
 
 @solvers
-def test_relevance_is_a_sample_weight(solver):
-    X, Y = features("both", 40), label_matrix(40, 6)
+@pytest.mark.parametrize(("documents", "least_r", "most_r"), [(40, 0.1, 5), (1, 0.05, 0.05)])
+def test_relevance_is_a_sample_weight(solver, documents, least_r, most_r):
+    X = features("both", documents)
+    Y = label_matrix(documents, 6) if documents > 1 else csc_matrix(np.ones((1, 1), np.float32))
     R = Y.copy()
-    R.data = np.random.default_rng(3).uniform(0.1, 5, R.nnz).astype(np.float32)
-    params = ranker_params(rel_mode="ranker-only", solver_type=solver, Cp=2.0, **TIGHT)
-    W = train_rankers(X, Y, R=R, params=params, threads=1).levels[0].weights.toarray().astype(np.float64)
-    full = with_bias(X, 1.0)
-    for label in range(2, 6):
-        _, signs, costs = problem_of(full, Y, label, cp=2.0)
-        costs = costs * np.where(signs > 0, R[:, [label]].toarray().ravel(), 1)
-        problem = (full, signs, costs, LOSSES[solver])
-        assert objective(W[:, label], *problem) == pytest.approx(by_sklearn(*problem), rel=1e-3)
-
-
-@solvers
-def test_relevance_of_a_single_document(solver):
-    X, Y = features("dense", 1), csc_matrix(np.ones((1, 1), np.float32))
-    params = ranker_params(rel_mode="ranker-only", solver_type=solver, **TIGHT)
-    W = train_rankers(X, Y, R=0.05 * Y, params=params).levels[0].weights.toarray().astype(np.float64)
-    problem = (with_bias(X, 1.0), np.ones(1), np.full(1, 0.05), LOSSES[solver])
-    assert objective(W[:, 0], *problem) == pytest.approx(least(*problem), rel=1e-3)
+    R.data = np.random.default_rng(3).uniform(least_r, most_r, R.nnz).astype(np.float32)
+    W = train_flat(X, Y, solver, R, rel_mode="ranker-only", Cp=2.0)
+    for label in range(2, 6) if documents > 1 else [0]:
+        relevance = R[:, [label]].toarray().ravel().astype(np.float64)
+        assert_best(W[:, label], with_bias(X), Y, label, solver, cp=2.0, relevance=relevance)
 
 
 @solvers

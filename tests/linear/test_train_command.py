@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse import csc_matrix
 
 from tests.linear.cases import random_chain
-from tests.linear.command_data import facts, run_train, shell
+from tests.linear.command_data import facts, run_train
 from xmc_tf.data import load_features, load_matrix, save_matrix
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams
@@ -189,11 +189,3 @@ def test_text_in_names_out(text_model, corpus):
     assert best == "library 1"
     assert other[0] == "kitchen 1"
     assert 0 < score <= 1
-
-
-def test_the_shell_says_what_is_wrong_and_exits_with_2(corpus, tmp_path):
-    code, out, error = shell("train", "-x", corpus / "X.npz", "-y", corpus / "X.npz", "-m", tmp_path / "m", "-n", 1)
-    assert code == 2, error
-    assert "error: " in error
-    assert "Traceback" not in error + out
-    assert not (tmp_path / "m").exists()
