@@ -2,9 +2,11 @@
 
 import contextlib
 import errno
+import json
 import re
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -13,6 +15,10 @@ from tests.collective.threads import on_ranks, results_of
 from tests.files import flip
 from xmc_tf.collective.checkpoints import shard_files
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, read_manifest, save_tables
+from xmc_tf.collective.checkpoints.manifest import MANIFEST
+from xmc_tf.collective.checkpoints.training_state import load_training, save_training
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 
 
@@ -92,72 +98,66 @@ def some_file(folder, part="values", rank=1):
     return next((folder).glob(f"data-*/*.{part}.{rank:05d}.npy"))
 
 
+def pack(folder):
+    return next(folder.glob("data-*/replicated-00000.bin"))
+
+
+def retype(folder):
+    path = some_file(folder, "values", 0)
+    path.write_bytes(path.read_bytes().replace(b"'<f4'", b"'<i4'"))
+
+
+def misplace(content):
+    content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
+
+
+CHANGED = "the content has changed since it was saved"
+# What is done to a folder; ``other`` is a checkpoint of other values.
+DAMAGE = [
+    (
+        lambda folder, other: _cut(some_file(folder, "m")),
+        r"00-items.m.00001.npy is cut short(.|\n)*expected: \d+ bytes",
+    ),
+    (lambda folder, other: some_file(folder, "v", 2).unlink(), "00-items.v.00002.npy is missing"),
+    (
+        lambda folder, other: shutil.copy(some_file(other), some_file(folder)),
+        f"00-items.values.00001.npy, rows 0 to 7 of the file: {CHANGED}",
+    ),
+    (lambda folder, other: flip(some_file(folder, "values", 0), -2), "00-items.values.00000.npy"),
+    (lambda folder, other: retype(folder), "00-items.values.00000.npy belongs to another checkpoint"),
+    (
+        lambda folder, other: flip(some_file(folder, "values", 0), 3),
+        "00-items.values.00000.npy is damaged, truncated, or of another format",
+    ),
+    (lambda folder, other: _cut(pack(folder)), "replicated-00000.bin is cut short"),
+    (lambda folder, other: pack(folder).unlink(), "replicated-00000.bin is missing"),
+    (lambda folder, other: flip(pack(folder), 0), f"replicated-00000.bin, array 'kernel': {CHANGED}"),
+    (lambda folder, other: flip(pack(folder), -1), f"replicated-00000.bin, array 'kernel': {CHANGED}"),
+    (lambda folder, other: shutil.copy(pack(other), pack(folder)), f"bin, array 'kernel': {CHANGED}"),
+    (lambda folder, other: rewrite(folder, misplace), "array 'kernel': its entry in the manifest is wrong"),
+    (lambda folder, other: _cut(folder / "manifest.json"), "bad/manifest.json is not JSON"),
+    (lambda folder, other: (folder / "manifest.json").unlink(), "bad/manifest.json does not exist"),
+    (
+        lambda folder, other: rewrite(folder, lambda content: content.update(version=99)),
+        "manifest.json has an unknown version",
+    ),
+    (
+        lambda folder, other: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)),
+        "00002.npy does not follow the file before it",
+    ),
+]
+
+
 def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
-    good = tmp_path / "good"
+    good, other, bad = (tmp_path / name for name in ("good", "other", "bad"))
     save(good, extra={"kernel": np.ones(1000, np.float32)})
-    other = tmp_path / "other"
     kernel = {"kernel": np.zeros(1000, np.float32)}
     results_of(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one, kernel)))
-
-    def damaged(change):
-        folder = tmp_path / "bad"
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(good, folder)
-        change(folder)
-        return refused(folder)
-
-    cut = damaged(lambda folder: _cut(some_file(folder, "m")))
-    assert "00-items.m.00001.npy is cut short" in cut
-    assert re.search(r"expected: \d+ bytes", cut)
-
-    gone = damaged(lambda folder: some_file(folder, "v", 2).unlink())
-    assert "00-items.v.00002.npy is missing" in gone
-
-    mixed = damaged(lambda folder: shutil.copy(some_file(other), some_file(folder)))
-    assert "00-items.values.00001.npy, rows 0 to 7 of the file: the content has changed since it was saved" in mixed
-
-    flipped = damaged(lambda folder: flip(some_file(folder, "values", 0), -2))
-    assert "00-items.values.00000.npy" in flipped
-
-    def retyped(folder):
-        path = some_file(folder, "values", 0)
-        path.write_bytes(path.read_bytes().replace(b"'<f4'", b"'<i4'"))
-
-    assert "00-items.values.00000.npy belongs to another checkpoint" in damaged(retyped)
-
-    header = damaged(lambda folder: flip(some_file(folder, "values", 0), 3))
-    assert "00-items.values.00000.npy is damaged, truncated, or of another format" in header
-
-    def pack(folder):
-        return next(folder.glob("data-*/replicated-00000.bin"))
-
-    beside = damaged(lambda folder: _cut(pack(folder)))
-    assert "replicated-00000.bin is cut short" in beside
-    lost = damaged(lambda folder: pack(folder).unlink())
-    assert "replicated-00000.bin is missing" in lost
-    for at in (0, -1):
-        changed = damaged(lambda folder, at=at: flip(pack(folder), at))
-        assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in changed
-    mixed = damaged(lambda folder: shutil.copy(pack(other), pack(folder)))
-    assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in mixed
-    misplaced = damaged(
-        lambda folder: rewrite(
-            folder, lambda content: content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
-        )
-    )
-    assert "replicated-00000.bin, array 'kernel': its entry in the manifest is wrong" in misplaced
-
-    half = damaged(lambda folder: _cut(folder / "manifest.json"))
-    assert f"{tmp_path / 'bad' / 'manifest.json'} is not JSON" in half
-
-    none = damaged(lambda folder: (folder / "manifest.json").unlink())
-    assert f"{tmp_path / 'bad' / 'manifest.json'} does not exist" in none
-
-    newer = damaged(lambda folder: rewrite(folder, lambda content: content.update(version=99)))
-    assert "manifest.json has an unknown version" in newer
-
-    holes = damaged(lambda folder: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)))
-    assert "00002.npy does not follow the file before it" in holes
+    for change, said in DAMAGE:
+        shutil.copytree(good, bad)
+        change(bad, other)
+        assert re.search(said, refused(bad))
+        shutil.rmtree(bad)
 
 
 def _moved(table):
@@ -222,3 +222,19 @@ class _OtherDisk:
 
     def broadcast(self, value, root=0):
         return self.inner.broadcast(value, root).replace("disk0", f"disk{self.inner.rank}")
+
+
+@pytest.mark.full
+def test_a_training_that_version_0_2_began_is_refused(tmp_path):
+    strategy = CollectiveStrategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+    model.fit(np.ones((4, 2)), np.ones(4), verbose=0)
+    save_training(tmp_path, model, strategy.communicator)
+    assert load_training(tmp_path, model, strategy.communicator) == 1
+    content = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps(content | {"version": 2}))
+    with pytest.raises(InputError, match=r"was written by xmc_tf 0\.2 or an older version"):
+        load_training(tmp_path, model, strategy.communicator)
+    assert load_training(tmp_path, model, strategy.communicator, optimizer=False) == 1

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from tests.distributed.launch import REPOSITORY
 from xmc_tf.collective.tables import pairs as module
-from xmc_tf.collective.tables.pairs import PairScorer, pair_dots
-from xmc_tf.collective.tables.table import make_table
+from xmc_tf.collective.tables.pairs import pair_dots
 
 pytestmark = pytest.mark.full
 
@@ -39,13 +38,6 @@ def test_blocks_and_remainders_equal_the_naive_result(pairs, traced, monkeypatch
     np.add.at(wanted[1], at_right, factors[:, None] * left[at_left])
     np.testing.assert_allclose(of_left, wanted[0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(of_right, wanted[1], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("route", ["rows", "features"])
-def test_scores_of_a_batch_without_instances(route):
-    table = make_table("none", 5, 3)
-    scores = PairScorer(table, route).scores(tf.zeros([0, 3]), tf.zeros([0, 7], tf.int64))
-    assert scores.shape == (0, 7)
 
 
 MEASURE = """

@@ -56,23 +56,25 @@ def test_less_memory_shards_more_tables_and_too_little_is_refused():
         make_plan(tables, 2, PlanOptions(memory=total // 2 - 1000))
 
 
-@pytest.mark.parametrize("placement", ["anywhere", 2, -1, True, 1.0])
-def test_an_unknown_placement_is_refused(placement):
-    with pytest.raises(InputError, match=r"placement of table 'a'\n  expected: .* a rank from 0 to 1"):
-        make_plan([EmbeddingTable("a", 3, 4, placement=placement)], 2, PlanOptions())
+def described(**changes):
+    return EmbeddingTable(**{"name": "users", "rows": 10, "dim": 4, **changes})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        ({"rows": 0}, "at least one row"),
-        ({"combiner": "max"}, "combiner of table"),
-        ({"features": "user"}, "a tuple of names"),
+        *(
+            (lambda one=one: make_plan([described(placement=one)], 2, PlanOptions()), "a rank from 0 to 1")
+            for one in ("anywhere", 2, -1, True, 1.0)
+        ),
+        (lambda: described(rows=0), "at least one row"),
+        (lambda: described(combiner="max"), "combiner of table"),
+        (lambda: described(features="user"), "a tuple of names"),
     ],
 )
-def test_a_wrong_table_is_refused(arguments, message):
+def test_wrong_tables_and_placements_are_refused(make, message):
     with pytest.raises(InputError, match=message):
-        EmbeddingTable(**{"name": "users", "rows": 10, "dim": 4, **arguments})
+        make()
 
 
 def collection(communicator, cuts, seed=3):
@@ -98,7 +100,7 @@ def whole_tables(layers, of=lambda table: table.variable):
 CUTS = [("last", "rows", "replicated"), ("rows", "replicated", "last"), ("replicated", "last", "rows")]
 
 
-@pytest.mark.parametrize(("cuts", "size"), zip(CUTS, (1, 2, 4), strict=True))
+@pytest.mark.parametrize(("cuts", "size"), [(CUTS[0], 1), (CUTS[1], 2), (CUTS[2], 4)])
 def test_initial_values_do_not_depend_on_placement_and_ranks(cuts, size):
     wanted = whole_tables(results_of(on_ranks(1, lambda world: collection(world, ["rows"] * 3))))
     assert all(np.isfinite(values).all() and values.std() > 0.01 for values in wanted.values())

@@ -8,6 +8,7 @@ from tests.collective import (
     world_every_row,
     world_fit,
     world_graphs,
+    world_growing,
     world_lookup,
     world_optimizers,
     world_pairs,
@@ -16,14 +17,9 @@ from tests.collective import (
 from xmc_tf.ranks.solo import Solo
 
 MODULES = (
-    world_lookup,
-    world_pairs,
-    world_every_row,
-    world_optimizers,
-    world_fit,
-    world_whole_layers,
-    world_graphs,
-)
+    world_lookup, world_pairs, world_every_row, world_optimizers, world_fit, world_whole_layers, world_graphs,
+    world_growing,
+)  # fmt: skip
 CHECKS = [
     pytest.param(check, id=name)
     for module in MODULES

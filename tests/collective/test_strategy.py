@@ -72,13 +72,6 @@ def test_another_backend_of_keras_is_refused(monkeypatch):
         xmc_tf.CollectiveStrategy(Solo())
 
 
-def test_given_weights_of_an_embedding_are_its_first_rows(strategy):
-    given = np.arange(20, dtype=np.float32).reshape(10, 2)
-    with strategy.embedding_scope(shard_above=0):
-        layer = Embedding(10, output_dim=2, weights=[given])
-    np.testing.assert_array_equal(layer(np.array([[3, 9]]))[0], given[[3, 9]])
-
-
 def test_ragged_and_masked_ids(strategy):
     with strategy.embedding_scope(shard_above=0):
         layer = Embedding(10, 2, mask_zero=True, embeddings_initializer="ones")

@@ -30,15 +30,23 @@ def _draw(number, size):
     return case, ranks
 
 
-def _reference(values, vectors, positives, weights):
-    """Return the losses of a rank's instances, and the gradients of their sum times 1, 2, 3, …, without sharding."""
+def _reference(values, vectors, positives, weights, scales=None):
+    """Return the losses of a rank's instances, and the gradients of their sum times 1, 2, 3, … or other scales."""
     targets, factors = np.zeros((len(vectors), len(values)), np.float32), np.ones((len(vectors), len(values)))
     for instance, (rows, theirs) in enumerate(zip(positives, weights, strict=True)):
         targets[instance, rows], factors[instance, rows] = 1, theirs
     scores = vectors.astype(np.float64) @ values.T
     losses = (factors * (np.logaddexp(0, scores) - scores * targets)).sum(axis=1)
-    slopes = factors * (1 / (1 + np.exp(-scores)) - targets) * np.arange(1, len(vectors) + 1)[:, None]
+    scales = np.arange(1, len(vectors) + 1) if scales is None else scales
+    slopes = factors * (1 / (1 + np.exp(-scores)) - targets) * scales[:, None]
     return losses, slopes @ values, slopes.T @ vectors
+
+
+def _tensors(vectors, positives, weights):
+    flat, lengths = [one for rows in positives for one in rows], [len(rows) for rows in positives]
+    ragged = tf.RaggedTensor.from_row_lengths(tf.constant(flat, tf.int64), tf.constant(lengths, tf.int64))
+    factors = ragged.with_flat_values(tf.constant(np.concatenate([*weights, np.zeros(0)]), tf.float32))
+    return tf.constant(vectors), ragged, factors
 
 
 def check_losses_against_every_row(world):
@@ -46,12 +54,7 @@ def check_losses_against_every_row(world):
         case, ranks = _draw(number, world.size)
         table = case.table(world.rank)
         scorer = EveryRow(table)
-        vectors, positives, weights = ranks[world.rank]
-        flat, lengths = [one for rows in positives for one in rows], [len(rows) for rows in positives]
-        ragged = tf.RaggedTensor.from_row_lengths(tf.constant(flat, tf.int64), tf.constant(lengths, tf.int64))
-        weights_flat = np.concatenate([*weights, np.zeros(0, np.float32)])
-        factors = ragged.with_flat_values(tf.constant(weights_flat, tf.float32))
-        given = tf.constant(vectors)
+        given, ragged, factors = _tensors(*ranks[world.rank])
 
         def forward(given=given, ragged=ragged, factors=factors, scorer=scorer, table=table):
             with tf.GradientTape() as tape:
@@ -61,7 +64,7 @@ def check_losses_against_every_row(world):
             return losses, tape.gradient(total, [given, table.variable])
 
         losses, (of_vectors, of_rows) = (tf.function(forward) if number % 2 else forward)()
-        wanted, wanted_of_vectors, _ = _reference(case.values, vectors, positives, weights)
+        wanted, wanted_of_vectors, _ = _reference(case.values, *ranks[world.rank])
         np.testing.assert_allclose(losses, wanted, **CLOSE)
         np.testing.assert_allclose(of_vectors, wanted_of_vectors, **CLOSE)
         whole = sum(_reference(case.values, *theirs)[2] for theirs in ranks)
@@ -77,13 +80,8 @@ def check_rows_updated_in_place(world):
             initializer=case.values, trainable=False,
         )  # fmt: skip
         trainer = InPlaceAdam(table, RowMeanAdam(weight_decay=0.1, epsilon=1e-3), rows_at_once=3)
-        vectors, positives, weights = ranks[world.rank]
-        ragged = tf.RaggedTensor.from_row_lengths(
-            tf.constant([one for rows in positives for one in rows], tf.int64),
-            tf.constant([len(rows) for rows in positives], tf.int64),
-        )
-        factors = ragged.with_flat_values(tf.constant(np.concatenate([*weights, np.zeros(0)]), tf.float32))
-        given, rows, squares = tf.constant(vectors), case.values.astype(np.float64), np.zeros((len(case.values), 1))
+        given, ragged, factors = _tensors(*ranks[world.rank])
+        rows, squares = case.values.astype(np.float64), np.zeros((len(case.values), 1))
 
         def train(step, given=given, ragged=ragged, factors=factors, trainer=trainer):
             with tf.GradientTape() as tape:
@@ -95,24 +93,15 @@ def check_rows_updated_in_place(world):
         train = tf.function(train) if number % 2 else train
         for step in (1, 2, 3):
             losses, of_vectors = train(tf.constant(step))
-            wanted, wanted_of_vectors, _ = _reference(rows, vectors, positives, weights)
+            wanted, wanted_of_vectors, _ = _reference(rows, *ranks[world.rank])
             np.testing.assert_allclose(losses, wanted, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(of_vectors, wanted_of_vectors, rtol=1e-4, atol=1e-4)
-            gradient = 0.5 * sum(_of_rows(rows, *theirs) for theirs in ranks)
+            gradient = 0.5 * sum(_reference(rows, *theirs, np.ones(len(theirs[0])))[2] for theirs in ranks)
             squares = 0.999 * squares + 0.001 * (gradient**2).mean(axis=1, keepdims=True)
             move = gradient / (np.sqrt(squares / (1 - 0.999**step)) + 1e-3)
             rows = rows * (1 - 0.05 * 0.1) - 0.05 * move
             np.testing.assert_allclose(table.variable, case.share(rows, table), rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(table.slots["squares"], case.share(squares, table), rtol=1e-3, atol=1e-7)
-
-
-def _of_rows(values, vectors, positives, weights):
-    """Return the gradient of the rows of the plain sum of a rank's losses."""
-    targets, factors = np.zeros((len(vectors), len(values))), np.ones((len(vectors), len(values)))
-    for instance, (rows, theirs) in enumerate(zip(positives, weights, strict=True)):
-        targets[instance, rows], factors[instance, rows] = 1, theirs
-    slopes = factors * (1 / (1 + np.exp(-(vectors.astype(np.float64) @ values.T))) - targets)
-    return slopes.T @ vectors
 
 
 def check_vectors_are_sent_once_to_each_rank(world):

@@ -42,35 +42,6 @@ def check_each_split_of_a_batch(world):
     assert traced > len(splits(world.size))
 
 
-def check_unequal_last_batches(world):
-    """Train a step with full batches and one with each split, and compare with plain Keras."""
-    rng = np.random.default_rng(0)
-    inputs, targets = rng.normal(size=(2 * EXAMPLES, 3)), rng.normal(size=(2 * EXAMPLES, 1))
-    start = [rng.normal(size=(3, 1)).astype(np.float32), np.zeros(1, np.float32)]
-    each = EXAMPLES // world.size
-
-    def trained(model, data):
-        model.set_weights(start)
-        model.fit(data, epochs=1, verbose=0)
-        return np.concatenate([np.ravel(one) for one in model.get_weights()])
-
-    def rows_of(*rows):
-        return tf.data.Dataset.from_tensor_slices((inputs[np.concatenate(rows)], targets[np.concatenate(rows)]))
-
-    with CollectiveStrategy(world).scope():
-        model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
-    plain = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
-    plain.compile(keras.optimizers.SGD(0.1), "mse")
-    for parts in splits(world.size)[2::2]:
-        with CollectiveStrategy(world).scope():  # a new compile traces again
-            model.compile(keras.optimizers.SGD(0.1), "mse")
-        first = EXAMPLES + sum(parts[: world.rank])
-        own = [np.arange(each) + each * world.rank, np.arange(first, first + parts[world.rank])]
-        found = trained(model, rows_of(*own).batch(each))
-        expected = trained(plain, rows_of(np.arange(EXAMPLES + sum(parts))).batch(EXAMPLES))
-        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(parts))
-
-
 def check_layers_adapted_to_different_data_are_refused(world):
     with CollectiveStrategy(world).scope():
         model = keras.Sequential([keras.Input([3]), keras.layers.Normalization(), keras.layers.Dense(1)])

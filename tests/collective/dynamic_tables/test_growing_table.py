@@ -32,52 +32,6 @@ def known(table, ids):
     return [one for one, row in zip(ids, table.index.find(hashes_of(ids)), strict=True) if row]
 
 
-@pytest.mark.parametrize(("kind", "in_graph"), [("Adam", True), ("Adagrad", False)])
-def test_training_equals_that_of_a_fixed_table_with_remapped_ids(kind, in_graph, monkeypatch):
-    monkeypatch.setattr(growing, "_FIRST_ROOM", 4)  # so that it grows several times, with its slots
-    names = np.array([f"item {number}" for number in range(60)])
-    grown = CollectiveStrategy(Solo(), seed=7)
-    table = grown.growing_table("items", 5)
-    fixed = CollectiveStrategy(Solo())
-    reference = fixed.table("items", 60, 5, initializer=lambda numbers: table.initial(hashes_of(names[numbers])))
-
-    def trained(strategy, one, ids_of):
-        made = strategy.optimizer(getattr(keras.optimizers, kind)(0.1))
-        matrix = tf.Variable(tf.ones([5, 1]))
-
-        def step(ids, targets, weights):
-            with tf.GradientTape() as tape:
-                rows = strategy.lookup(one, ids)
-                bags = strategy.lookup(one, ids, "mean", weights=weights)
-                ragged = strategy.lookup(one, tf.RaggedTensor.from_tensor(ids[:, :2]), "sum")
-                loss = tf.reduce_mean(tf.square((tf.reduce_sum(rows, 1) + bags + ragged) @ matrix - targets))
-            variables = [one.variable, matrix]
-            made.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            return loss
-
-        step = tf.function(step) if in_graph else step
-        losses, draw = [], np.random.default_rng(1)
-        for _ in range(12):
-            numbers = np.minimum(draw.geometric(0.05, (8, 3)) - 1, 59)
-            targets, weights = draw.normal(size=(8, 1)), draw.uniform(size=(8, 3))
-            given = (tf.constant(ids_of(numbers)), tf.constant(targets, tf.float32), tf.constant(weights, tf.float32))
-            losses.append(float(step(*given)))
-        return losses
-
-    ours = trained(grown, table, lambda numbers: names[numbers])
-    theirs = trained(fixed, reference, lambda numbers: numbers)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    assert table.room < 120
-    at = table.index.find(hashes_of(names))
-    assert (at > 0).sum() > 20
-    for here, there in (
-        (table.variable, reference.variable),
-        *zip(table.slots.values(), reference.slots.values(), strict=True),
-    ):
-        np.testing.assert_allclose(here.numpy()[at[at > 0]], there.numpy()[at > 0], rtol=1e-5, atol=1e-6)
-    assert not table.variable.numpy()[0].any()
-
-
 def make_model(strategy, **options):
     with strategy.scope(), strategy.embedding_scope():
         ids = keras.Input([None], dtype=tf.string, name="ids", ragged=True)
