@@ -68,7 +68,7 @@ def features(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def one_process(features, tmp_path_factory):
+def one_model(features, tmp_path_factory):
     """Return the files of the rankers that a single process trains."""
     model = tmp_path_factory.mktemp("one") / "model"
     python("module:xmc_tf.linear.train", *map(str, rankers(features, model)[2:]))

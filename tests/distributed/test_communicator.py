@@ -47,8 +47,8 @@ def test_an_error_on_one_rank_ends_all(launcher):
     def start(how):
         options = {"timeout": 60, "check": False}
         if launcher == "mpiexec":
-            return mpiexec("communicator_trouble.py", how, **options)
-        return horovodrun("communicator_trouble.py", how, engine=launcher, **options)
+            return mpiexec("trouble.py", how, **options)
+        return horovodrun("trouble.py", how, engine=launcher, **options)
 
     if launcher == "mpiexec":  # under horovodrun, test_launcher.py raises an error
         raised = start("raise")

@@ -14,7 +14,7 @@ from tests.distributed.launch import horovodrun, is_running, mpiexec, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
-PROGRAM = "waiting.py"
+PROGRAM = ("trouble.py", "hang")
 
 
 def end_launcher(number, pids, segments):
@@ -50,7 +50,7 @@ def test_ranks_end_with_their_launcher_and_the_next_run_removes_what_they_leave(
     options = {} if start == "mpiexec" else {"engine": start.rpartition("-")[2], "cold": True}
     pids, segments, environment = [], set(), {"TMPDIR": str(tmp_path)}
     during = end_launcher(number, pids, segments)
-    done = run(PROGRAM, check=False, timeout=90, during=during, env=environment, **options)
+    done = run(*PROGRAM, check=False, timeout=90, during=during, env=environment, **options)
     assert len(pids) == 2
     assert done.leftovers == 0, done.describe()
     for rank in done.ranks:

@@ -3,12 +3,13 @@
 Where namespaces are not permitted, or sshd is missing, these tests report why.
 """
 
+import json
 import re
 import sys
 
 import pytest
 
-from tests.distributed.launch import REPOSITORY
+from tests.distributed.launch import BIN, REPOSITORY
 from tests.distributed.on_hosts import (
     LAUNCH,
     LAUNCHED,
@@ -53,12 +54,26 @@ def test_fine_tuning_on_two_hosts_gives_the_losses_and_bytes_of_one_host(hosts, 
 
 
 @pytest.mark.parametrize("how", ["ssh gloo", "by hand mpi"])
-def test_rankers_are_the_bytes_of_one_process_however_they_are_started(how, hosts, features, one_process, tmp_path):
+def test_rankers_are_the_bytes_of_one_model_however_they_are_started(how, hosts, features, one_model, tmp_path):
     program = rankers(features, tmp_path / "model")
     run = launch if how.startswith("ssh") else launch_by_hand
     status, said = run(hosts, "--controller", how.split()[-1], *program)
     assert status == 0, said
-    assert contents(tmp_path / "model") == one_process
+    assert contents(tmp_path / "model") == one_model
+    assert_none_left(hosts)
+
+
+def test_horovodrun_starts_the_ranks_of_several_hosts(hosts):
+    """Over MPI, which takes the network of the hosts, whose interfaces have different names."""
+    command = [BIN / "horovodrun", "--mpi", "-np", 4, "-H", "one:2,two:1,three:1", "--disable-cache"]
+    command += ["--network-interfaces", "10.77.0.0/24", f"--mpi-args=--prefix {sys.prefix}"]
+    status, said = finish(start(hosts, "one", *command, sys.executable, "-m", "xmc_tf.check", "--json"))
+    assert status == 0, said
+    report = json.loads(re.search(r'\{"communicator".*', said)[0])
+    assert [place["host"] for place in report["ranks"]] == ["one", "one", "two", "three"]
+    assert all(one["right"] for one in report["collectives"])
+    assert len(report["links"]) == 3
+    assert report["problems"] == []
     assert_none_left(hosts)
 
 

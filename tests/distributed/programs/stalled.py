@@ -1,19 +1,31 @@
-"""A program in which rank 1 skips a collective.
+"""A program in which rank 1 skips a collective: ``stalled.py [attacked|warned]``.
 
 With ``attacked``, it first sends garbage to the stall watches of all ranks, and holds half-open connections to them.
+With ``warned``, it stops until the test continues it; rank 0 logs the stall, and then both continue.
 """
 
 import contextlib
+import json
+import logging
+import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.stalls import settings
+from xmc_tf.ranks.stalls.watch import StallWatch
 
 world = choose_communicator()
+if "warned" in sys.argv:
+    logging.basicConfig()
+    watch = StallWatch(world, timeout=None, warn_after=2.0)
+    watch.start()
 world.barrier()
-if world.rank == 1:
+if world.rank == 1 and "warned" in sys.argv:
+    os.kill(os.getpid(), signal.SIGSTOP)
+elif world.rank == 1:
     with contextlib.ExitStack() as held:
         if "attacked" in sys.argv:
             # Started by the launcher as a script, which cannot import the tests.
@@ -23,4 +35,5 @@ if world.rank == 1:
             for endpoints in settings._watch._endpoints:
                 held.enter_context(attack(endpoints.addresses[world.host]))
         time.sleep(600)
-world.allgather(world.rank)
+ranks = world.allgather(world.rank)
+print(json.dumps(ranks), flush=True)

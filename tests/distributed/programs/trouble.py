@@ -1,20 +1,27 @@
-"""Fail on rank 1: ``trouble.py raise|hang``."""
+"""A command in which rank 1 does not join the collective that the others wait in: ``trouble.py raise|input|hang``.
+
+An error must become an abort: at exit, mpi4py waits for the other ranks, and these wait for the one that failed.
+"""
 
 import sys
 import time
-import traceback
 
-from mpi4py import MPI
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
+from xmc_tf.ranks.choosing import choose_communicator
 
-world = MPI.COMM_WORLD
-print(f"rank {world.Get_rank()} is here", flush=True)
-try:
-    if world.Get_rank() == 1:
-        if sys.argv[1] == "raise":
+
+def main(argv):
+    """Wait for all ranks; rank 1 fails or hangs instead."""
+    world = choose_communicator()
+    world.barrier()
+    print(f"rank {world.rank} is here", flush=True)
+    if world.rank == 1:
+        time.sleep(600 if argv == ["hang"] else 1)
+        if argv == ["raise"]:
             raise RuntimeError("rank 1 has had enough")
-        time.sleep(600)
-    world.Barrier()
-except BaseException:  # noqa: BLE001
-    # At exit, mpi4py waits for the other ranks, which wait for this one: without an abort, an error is a deadlock.
-    traceback.print_exc()
-    world.Abort(1)
+        raise InputError("rank 1 was given nonsense")
+    world.barrier()
+
+
+cli.run(main, sys.argv[1:])
