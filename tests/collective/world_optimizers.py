@@ -112,22 +112,6 @@ def check_one_norm_over_all(world):
     training.compare(optimizer, training.dense("sgd", {}, limit=0.7))
 
 
-def check_learning_rate_schedules(world):
-    """The learning rate applies to tables too, and is not multiplied by the number of ranks."""
-    strategy = CollectiveStrategy(world)
-    schedule = KERAS.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
-    table = strategy.table(f"scheduled_{world.size}", 3, 1, "zeros")
-    optimizer, moved = strategy.optimizer(KERAS.SGD(schedule)), []
-    for _ in range(6):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(lookup(table, [0]))
-        optimizer.apply_gradients([(tape.gradient(loss, table.variable), table.variable)])
-        moved.append(float(lookup(table, [0])[0, 0]))
-    assert moved == [-0.5, -1.0, -1.25, -1.5, -1.5, -1.5]
-    assert int(optimizer.iterations) == 6
-    assert np.count_nonzero(table.variable) == (table.start == 0 < table.local_rows)
-
-
 def check_accumulation(world):
     """A step over four accumulated batches equals a step with their mean."""
     strategy = CollectiveStrategy(world)

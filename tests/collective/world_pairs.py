@@ -40,16 +40,21 @@ def _numpy(values):
     return np.reshape(values.flat_values if isinstance(values, tf.RaggedTensor) else values, -1)
 
 
+def _gradients(case, ranks, slopes, mine):
+    """Return the gradients of all rows, and of the vectors of rank ``mine``, from those of each rank's pairs."""
+    whole = np.zeros(case.values.shape)
+    for rank, (vectors, instances, *_) in enumerate(ranks):
+        np.add.at(whole, case.flat(rank), slopes[rank][:, None] * vectors[instances])
+    of_vectors = np.zeros(ranks[mine][0].shape)
+    np.add.at(of_vectors, ranks[mine][1], slopes[mine][:, None] * case.values[case.flat(mine)])
+    return whole, of_vectors
+
+
 def check_scores(world):
     for number in range(0, CASES, STRIDE):
         case, ranks = _draw(number, world.size)
         table, ids = case.table(world.rank), case.tensor(world.rank)
-        whole, of_vectors = np.zeros(case.values.shape), None
-        for rank, (vectors, instances, targets, _) in enumerate(ranks):
-            np.add.at(whole, case.flat(rank), targets[:, None] * vectors[instances])
-            if rank == world.rank:
-                of_vectors = np.zeros(vectors.shape)
-                np.add.at(of_vectors, instances, targets[:, None] * case.values[case.flat(rank)])
+        whole, of_vectors = _gradients(case, ranks, [targets for _, _, targets, _ in ranks], world.rank)
         vectors, instances, targets, _ = ranks[world.rank]
         wanted = (vectors[instances] * case.values[case.flat(world.rank)]).sum(axis=1)
         for route in ("rows", "features", "auto"):
@@ -75,19 +80,15 @@ def check_losses_computed_by_the_owner(world):
     for number in range(0, CASES, STRIDE):
         case, ranks = _draw(number, world.size)
         table, ids = case.table(world.rank), case.tensor(world.rank)
-        factor = 0.5 + world.rank
-        whole, mine = np.zeros(case.values.shape), None
+        factor, slopes = 0.5 + world.rank, []
         for rank, (vectors, instances, targets, weights) in enumerate(ranks):
-            rows = case.values[case.flat(rank)]
-            slack = np.maximum(0, 1 - targets * (vectors[instances] * rows).sum(axis=1))
-            losses = np.zeros(len(vectors))
-            np.add.at(losses, instances, weights * slack**2)
-            slope = (0.5 + rank) * weights * -2 * slack * targets
-            np.add.at(whole, case.flat(rank), slope[:, None] * vectors[instances])
-            of_vectors = np.zeros(vectors.shape)
-            np.add.at(of_vectors, instances, slope[:, None] * rows)
+            scores = (vectors[instances] * case.values[case.flat(rank)]).sum(axis=1)
+            slack = np.maximum(0, 1 - targets * scores)
+            slopes.append((0.5 + rank) * weights * -2 * slack * targets)
             if rank == world.rank:
-                mine = losses, of_vectors
+                expected = np.zeros(len(vectors))
+                np.add.at(expected, instances, weights * slack**2)
+        whole, of_vectors = _gradients(case, ranks, slopes, world.rank)
         vectors, _, targets, weights = ranks[world.rank]
         for route in ("rows", "features"):
             scorer, given = PairScorer(table, route), tf.constant(vectors)
@@ -96,8 +97,8 @@ def check_losses_computed_by_the_owner(world):
                 losses = scorer.losses(given, ids, _like(ids, targets), squared_hinge, weights=_like(ids, weights))
                 loss = tf.reduce_sum(losses) * factor
             gradients = tape.gradient(loss, [given, table.variable])
-            np.testing.assert_allclose(losses, mine[0], **CLOSE)
-            np.testing.assert_allclose(gradients[0], mine[1], rtol=1e-5, atol=3e-5)
+            np.testing.assert_allclose(losses, expected, **CLOSE)
+            np.testing.assert_allclose(gradients[0], of_vectors, rtol=1e-5, atol=3e-5)
             rows = as_dense(gradients[1], table.local_rows, table.dim)
             np.testing.assert_allclose(rows, case.share(whole, table), rtol=1e-5, atol=3e-5)
 

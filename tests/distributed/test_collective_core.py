@@ -9,9 +9,9 @@ from tests.distributed.launch import horovodrun, mpiexec
 pytestmark = pytest.mark.distributed
 
 # Module of checks -> number of its checks.
-CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 4, "world_several": 2}
+CHECKS = {"world_lookup": 8, "world_pairs": 6, "world_every_row": 4, "world_several": 2}
 CHECKS |= {
-    "world_optimizers": 5,
+    "world_optimizers": 4,
     "world_growing": 2,
     "world_fit": 3,
     "world_keras": 5,

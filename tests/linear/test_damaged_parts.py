@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,27 +59,16 @@ def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
     size = len(before[name])
     with flipped(copy / name, data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 255))):
         if name != "params.json":
-            with pytest.raises(InputError, match=re.escape(f"{copy / name} is damaged")):
-                answers()
+            for load in (answers, lambda: XLinear.load(copy / "ranker"))[: 1 + name.startswith("ranker/")]:
+                with pytest.raises(InputError, match=re.escape(f"{copy / name} is damaged")) as caught:
+                    load()
+                assert "checksum" in caught.value.expected
+                assert "checksum" in caught.value.received
+                assert "copy the model again" in caught.value.fix
             return
         # A change of a space is harmless; of the rest a warning is given, or an error where it cannot be read.
         with contextlib.suppress(InputError):
             assert answers() == answers.right
-
-
-@pytest.mark.parametrize("name", ["ranker/ranker/0.model/W.npz", "ranker/ranker/1.model/W.npz"])
-def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
-    path = copy / name
-    size = path.stat().st_size
-    rng = np.random.default_rng(0)
-    for position in [0, size - 1, *rng.integers(0, size, 10)]:
-        for load in (lambda: XRLinear.load(copy), lambda: XLinear.load(copy / "ranker")):
-            with flipped(path, int(position), int(rng.integers(1, 256))), pytest.raises(InputError) as caught:
-                load()
-            assert f"{path} is damaged" in caught.value.problem
-            assert "checksum" in caught.value.expected
-            assert "checksum" in caught.value.received
-            assert "copy the model again" in caught.value.fix
 
 
 @pytest.mark.parametrize("position", [0.3, 0.9])
@@ -94,19 +82,6 @@ def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, 
     for load in (XLinear.load, XRLinear.load):
         with pytest.raises(InputError, match=r"W\.npz is damaged: the content of its member (data|indices)\.npy has"):
             load(tmp_path / "m")
-
-
-def test_a_model_without_records_still_loads(copy, answers):
-    path = copy / "params.json"
-    before = path.read_text()
-    facts = json.loads(before)
-    try:
-        for key in ("format", "version", "checksum", "files"):
-            del facts[key]
-        path.write_text(json.dumps(facts))
-        assert answers() == answers.right
-    finally:
-        path.write_text(before)
 
 
 def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):

@@ -127,14 +127,6 @@ def test_clusters_that_are_there_are_found(kind):
     assert {frozenset(topic[leaf].tolist()) for leaf in leaf_sets(tree)} == {frozenset([i]) for i in range(4)}
 
 
-def test_spherical_centroids_have_length_one_and_others_have_not():
-    given = np.array([[9, 1]] * 5 + [[0, 1]] * 4 + [[1, 1.2]], np.float32)
-    by_angle = build_tree(given, params(max_leaf_size=5, nr_splits=2, spherical=True))
-    assert sorted(leaf_sets(by_angle)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    rows = sparse(200, density=0.3)
-    assert build_tree(rows, params(spherical=True)) != build_tree(rows, params(spherical=False))
-
-
 def test_labels_without_features_are_spread_evenly():
     rng = np.random.default_rng(0)
     empty = np.zeros(64, bool)
