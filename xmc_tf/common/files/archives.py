@@ -1,12 +1,10 @@
 import struct
 import zipfile
 import zlib
-from io import FileIO
 from pathlib import Path
-from threading import Event
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_stream
+from xmc_tf.common.files.crc import crc_of_range
 
 MAGIC = b"PK\x03\x04"  # at the beginning of an archive, and of each of its members
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -19,13 +17,17 @@ _UNREADABLE += (RuntimeError, ValueError, EOFError, OSError)
 _FIX = "copy the model again from where it is intact, or train it again"
 
 
-def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
+def archive_problem(path: Path, *, thorough: bool = False) -> InputError | None:
     """Return an error if an archive is damaged. Without ``thorough``, check only uncompressed members."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             for info in archive.infolist():
                 if info.compress_type == zipfile.ZIP_STORED:
-                    crc = _crc_of_stored(file, info, stop)
+                    file.seek(max(info.header_offset, 0))
+                    start = data_start(info, file.read(HEAD_BYTES))
+                    crc, length = crc_of_range(path, start, start + info.file_size)
+                    if length < info.file_size:
+                        raise EOFError(f"{info.filename} ends {info.file_size - length:,} bytes too early")
                 elif thorough:
                     with archive.open(info) as member:  # zipfile compares the checksum at the end
                         while member.read(_PIECE):
@@ -33,8 +35,6 @@ def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = F
                     continue
                 else:
                     continue
-                if stop is not None and stop.is_set():
-                    return None
                 if crc != info.CRC:
                     problem = f"the content of its member {info.filename} has changed since it was saved"
                     expected, received = f"checksum {info.CRC:08x} (CRC-32)", f"checksum {crc:08x}"
@@ -60,12 +60,3 @@ def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
         raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
     return info.header_offset + HEAD_BYTES + name_length + extra_length
-
-
-def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> int:
-    file.seek(max(info.header_offset, 0))
-    file.seek(data_start(info, file.read(HEAD_BYTES)))
-    crc, read = crc_of_stream(file, info.file_size, stop)
-    if read < info.file_size and not (stop and stop.is_set()):
-        raise EOFError(f"{info.filename} ends {info.file_size - read:,} bytes too early")
-    return crc

@@ -1,7 +1,6 @@
 """Checksums of a model's files. The model's header records them, and reading a file verifies them."""
 
 import json
-import mmap
 import os
 import re
 import zlib
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from xmc_tf.common.errors import InputError
@@ -23,7 +21,6 @@ from xmc_tf.common.threads import thread_count
 MODEL_HEADER = "params.json"
 MODEL_FORMAT = "xmc_tf.model"
 
-_MAPPED_PIECE = 1 << 26
 _CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
@@ -34,22 +31,6 @@ _RECORD = re.compile(r"[0-9a-f]{8}")
 def crc_of_file(path: Path) -> str:
     """Return the CRC-32 of a file's bytes as 8 hex digits."""
     return f"{crc_of_range(path)[0]:08x}"
-
-
-def _crc_of_mapped(path: Path, stop: Event) -> str:
-    """Return the CRC-32 of a nonempty file, unfinished if ``stop`` is set. Large pieces mean few waits for the GIL."""
-    crc = 0
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        memoryview(content) as view,
-    ):
-        for begin in range(0, len(view), _MAPPED_PIECE):
-            if stop.is_set():
-                break
-            with view[begin : begin + _MAPPED_PIECE] as piece:
-                crc = zlib.crc32(piece, crc)
-    return f"{crc:08x}"
 
 
 def record_files(
@@ -136,8 +117,8 @@ class Records:
                     return cls(records.folder, records.header, records._below(start), records.unchanged)
         return None
 
-    def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
-        """Return an error if a file differs from its record, else None. Setting ``stop`` ends the comparison early."""
+    def problem(self, name: str, *, all_bytes: bool = True) -> InputError | None:
+        """Return an error if a file differs from its record. Without ``all_bytes``, compare only the size."""
         path, (size, checksum) = self.folder / name, self.files[name]
 
         def wrong(problem: str, expected: str, received: str = "") -> InputError:
@@ -154,7 +135,7 @@ class Records:
         if not all_bytes:
             return None
         try:
-            now = _crc_of_mapped(path, stop) if stop is not None and found else crc_of_file(path)
+            now = crc_of_file(path)
         except OSError as error:
             return wrong(f"cannot be read: {error.strerror}", f"{size:,} bytes")
         if now == checksum:
@@ -187,23 +168,23 @@ def verified(
     if not first and not then:
         yield
         return
-    stop = Event()
-    with ThreadPoolExecutor(min(thread_count(-1), max(len(first), len(then)))) as pool:
-        _raise_first([pool.submit(compare, stop) for compare in first])
-        running = [pool.submit(compare, stop) for compare in then]
+    pool = ThreadPoolExecutor(min(thread_count(-1), max(len(first), len(then))))
+    try:
+        _raise_first([pool.submit(compare) for compare in first])
+        running = [pool.submit(compare) for compare in then]
         try:
             yield
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
         except BaseException:  # libraries in Rust raise errors that are not an Exception
             _raise_first(running)
             raise
         _raise_first(running)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-_Comparison = Callable[[Event], InputError | None]
+_Comparison = Callable[[], InputError | None]
 
 
 def _comparisons(
