@@ -1,23 +1,19 @@
 """Tests that only leftovers of killed runs are removed from shared memory and temporary folders."""
 
-import json
 import logging
 import mmap
 import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.files import largest_file
+from xmc_tf.common.files.atomic import lock_file
 from xmc_tf.common.process import run_records
-from xmc_tf.common.process.launcher import find
-from xmc_tf.common.process.run_records import ProcessRecord, TemporaryFolder, clean_up
+from xmc_tf.common.process.run_records import TemporaryFolder, clean_up
 
 MEMORY = Path("/dev/shm")
 
@@ -39,56 +35,45 @@ def segment():
     path.unlink(missing_ok=True)
 
 
-def dead():
-    """Return a process that has ended."""
-    with subprocess.Popen(["sleep", "60"]) as child:
-        process = find(child.pid)
-        child.kill()
-    return list(process)
-
-
-def recorded(temporary, **changes):
+def recorded(temporary, *names, place=None):
+    """Return the record of a process that has ended."""
     folder = temporary / f"xmc-tf-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    fields = asdict(ProcessRecord(run_records._place(), [dead()])) | changes
-    path = folder / "1-1.json"
-    path.write_text(json.dumps(fields))
+    path = folder / "1-x.txt"
+    path.write_text("".join(f"{line}\n" for line in (place or run_records._place(), *names)))
     return path
 
 
 def test_leftovers_of_a_killed_run_are_removed_and_named(temporary, segment, caplog):
-    session = temporary / "ompi.host.0" / "pid.7"
+    session = temporary / "ompi.host.0" / "pid.99999999"
     (session / "0").mkdir(parents=True)
-    pattern = f"vader_segment.*.{os.geteuid()}.{os.getpid():x}.*"
-    record = recorded(temporary, in_memory=[pattern], folders=[str(session)])
+    pattern = f"{MEMORY}/vader_segment.*.{os.geteuid()}.{os.getpid():x}.*"
+    record = recorded(temporary, pattern, session)
     with caplog.at_level(logging.INFO):
         clean_up()
     assert not segment.exists()
     assert not session.parent.exists()
     assert not record.exists()
-    assert f"): {segment} {session}" in caplog.text
+    assert f"(pid 1): {segment} {session}" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"owners": [list(find(os.getpid()))]},  # it still runs
-        {"owners": [[1, 1], list(find(os.getpid()))]},  # another of its processes still runs
-        {"place": ["another-host", "?", "?"]},
-    ],
-)
-def test_files_that_may_be_in_use_stay(temporary, segment, changes):
-    record = recorded(temporary, in_memory=[segment.name], **changes)
+def test_files_that_may_be_in_use_stay(temporary, segment):
+    session = temporary / f"pid.{os.getpid()}"  # of a launcher that still runs
+    session.mkdir()
+    record = recorded(temporary, segment, session, place="another boot or container")
     clean_up()
     assert segment.exists()
     assert record.exists()
-
-
-def test_a_file_mapped_by_a_later_job_with_the_same_number_stays(temporary, segment):
-    recorded(temporary, in_memory=[segment.name])
-    with segment.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+    recorded(temporary, segment, session)
+    with record.open("r+") as file:
+        assert lock_file(file.fileno())  # its process still runs
         clean_up()
     assert segment.exists()
+    assert record.exists()
+    with segment.open("r+b") as file, mmap.mmap(file.fileno(), 0):  # a later job with the same number has mapped it
+        clean_up()
+    assert segment.exists()
+    assert session.is_dir()
 
 
 def test_only_names_of_our_kinds_are_removed(temporary):
@@ -100,7 +85,7 @@ def test_only_names_of_our_kinds_are_removed(temporary):
     link.symlink_to(theirs)
     try:
         outside = f"../../{temporary}/data"
-        recorded(temporary, in_memory=[mine.name, "*", outside], folders=[str(theirs), str(link), str(theirs.parent)])
+        recorded(temporary, mine, f"{MEMORY}/*", f"{MEMORY}/{outside}", theirs, link, theirs.parent)
         clean_up()
         assert mine.exists()
         assert theirs.is_dir()
@@ -110,25 +95,24 @@ def test_only_names_of_our_kinds_are_removed(temporary):
 
 
 def test_a_folder_of_records_that_others_may_write_to_is_not_trusted(temporary, segment):
-    recorded(temporary, in_memory=[segment.name]).parent.chmod(0o777)
+    recorded(temporary, segment).parent.chmod(0o777)
     clean_up()
     assert segment.exists()
 
 
-anything = st.recursive(
-    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-)
-fields = st.dictionaries(st.sampled_from(["place", "owners", "in_memory", "folders"]), anything).map(json.dumps)
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\x00\n/\n", b"boot\n", b"x" * 100_000])
+def test_an_invalid_record_raises_nothing(temporary, content):
+    recorded(temporary).write_bytes(content)
+    clean_up()
 
 
-@settings(max_examples=40)
-@given(fields | st.text())
-def test_an_invalid_record_raises_nothing(content):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", name)
-        path = recorded(Path(name))
-        path.write_bytes(content.encode(errors="surrogatepass"))
-        clean_up()
+def test_a_line_that_was_not_written_to_its_end_is_ignored(temporary):
+    folder = temporary / "xmc-tf-kept"
+    folder.mkdir()
+    with recorded(temporary).open("a") as file:
+        file.write(str(folder))
+    clean_up()
+    assert folder.is_dir()
 
 
 CODE = """
@@ -161,8 +145,10 @@ def test_a_temporary_folder_is_removed_at_the_end_or_by_the_next_run(temporary):
 
 def test_the_record_is_removed_with_the_process(temporary):
     with TemporaryFolder() as name:
-        (record,) = temporary.glob("xmc-tf-*/*.json")
-        assert json.loads(record.read_text())["folders"] == [name]
+        (record,) = temporary.glob("xmc-tf-*/*.txt")
+        assert record.read_text().splitlines()[1:] == [name]
+        clean_up()
+        assert Path(name).is_dir()
     run_records._forget(record, os.getpid())
     assert not record.exists()
 
@@ -171,10 +157,6 @@ def test_nothing_is_left_of_a_record_that_the_disk_has_no_room_for(temporary):
     with largest_file(10):
         folder = TemporaryFolder()
     folder.cleanup()
-    assert not list(temporary.glob("xmc-tf-*/*"))
-
-
-def test_a_record_under_another_name_of_this_host_is_removed(temporary):
-    path = recorded(temporary, place=["another name", *run_records._place()[1:]])
+    os.close(run_records._own.pop(os.getpid()))  # as at the end of the process
     clean_up()
-    assert not path.exists()
+    assert not list(temporary.glob("xmc-tf-*/*"))

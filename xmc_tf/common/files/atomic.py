@@ -50,7 +50,7 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=hidden_prefix(path.stem), suffix=path.suffix, dir=path.parent)
     part = Path(name)
     try:
-        _lock(handle)  # while it is written: see remove_leftovers
+        lock_file(handle)  # while it is written: see remove_leftovers
         yield part
         part.chmod(0o666 & ~umask())
         if new:
@@ -100,14 +100,14 @@ def remove_leftovers(path: str | Path) -> None:
         except OSError:
             continue  # already removed, or not ours
         try:
-            if _lock(handle):
+            if lock_file(handle):
                 leftover.unlink(missing_ok=True)
                 _LOG.info("removed %s, left by an interrupted run", leftover)
         finally:
             os.close(handle)
 
 
-def _lock(handle: int) -> bool:
+def lock_file(handle: int) -> bool:
     """Lock an open file. Return False if another process has locked it or the file system does not support locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
