@@ -5,8 +5,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
@@ -18,6 +19,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
+from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.loading import load
 from xmc_tf.models.xtransformer import XTransformer
@@ -31,7 +33,6 @@ from xmc_tf.params import (
     options_of_flags,
 )
 from xmc_tf.params.choices import ONNX
-from xmc_tf.serving.agreement import Agreement, compare
 
 _LOG = logging.getLogger(__name__)
 LARGEST_LOSS = 0.2  # points of precision; an export for ONNX Runtime uses 8 bits by default if it loses less
@@ -48,6 +49,37 @@ The last part of -o is the version: TensorFlow Serving serves the highest versio
 python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it.
 
 With --format onnx, the output is a model folder whose encoder needs no TensorFlow; all commands accept it with -m."""
+
+
+class Agreement(NamedTuple):
+    ks: Sequence[int]
+    model: list[float]
+    exported: list[float]
+    same_first: float  # share of documents with the same best label
+
+    def table(self, model: str = "model", exported: str = "exported") -> str:
+        """Return a table for the terminal, in which losses are in percentage points."""
+        pairs = zip(self.model, self.exported, strict=True)
+        losses = [f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00") for a, b in pairs]
+        rows = [[model, *map(percent, self.model)], [exported, *map(percent, self.exported)], ["loss", *losses]]
+        table = format_table(["", *(f"P@{k}" for k in self.ks)], rows)
+        return f"{table}\nthe same best label for {percent(self.same_first)} % of the documents"
+
+
+def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
+    """Measure both predictions' precision at each k, up to the maximum number of predicted labels per document."""
+    most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
+    ks = [k for k in ks if k <= most]
+    figures = [[measure(truth, one, ks=ks)[0].at("P", k) for k in ks] for one in (model, exported)]
+    return Agreement(ks, figures[0], figures[1], float(np.mean(_first(model) == _first(exported))))
+
+
+def _first(predicted: csr_matrix) -> np.ndarray:
+    """Return the best predicted label of each document, or -1 if it has none."""
+    some = np.diff(predicted.indptr) > 0
+    out = np.full(predicted.shape[0], -1, np.int64)
+    out[some] = predicted.indices[predicted.indptr[:-1][some]]
+    return out
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xmc_tf.common.process.launcher import RANK_VARIABLES, Process, find, launcher_of
+from xmc_tf.common.process.launcher import RANK_VARIABLES, launcher_of, process_state
 
 RANK = """
 import os, sys, time
@@ -32,17 +32,17 @@ def killed_above(name, variables, seconds, begin=START):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     with above.stdout as output:
-        process = find(int(next(line for line in output if line.strip().isdigit())))  # below what it cleans up
+        pid = int(next(line for line in output if line.strip().isdigit()))  # below what it cleans up
         above.kill()
         above.wait()
-        return output.read(), process  # until the rank ends, which writes there too
+        return output.read(), pid  # until the rank ends, which writes there too
 
 
 def test_a_rank_ends_with_its_launcher():
     said, rank = killed_above("mpirun", AS_RANK, seconds=60)
     assert "the launcher (mpirun, pid " in said
     assert said.endswith(") has ended: this rank ends too\ninterrupted by SIGTERM\n")
-    assert not rank.alive
+    assert process_state(rank) == "ended"
 
 
 DAEMON = """
@@ -71,17 +71,17 @@ def test_other_processes_do_not_end_with_their_parent(name, variables, begin):
     assert said == "done\n"
 
 
-def test_a_process_differs_from_a_later_one_with_the_same_number():
-    own = find(os.getpid())
-    assert own.alive
-    assert not Process(own.pid, own.started - 1).alive
+def test_a_process_that_nobody_has_waited_for_has_ended():
+    assert process_state(os.getpid()) == "running"
     child = subprocess.Popen(["sleep", "60"])
-    process = find(child.pid)
+    os.kill(child.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    assert process_state(child.pid) == "stopped"
     os.kill(child.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but has not been waited for
-    assert not process.alive
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert process_state(child.pid) == "ended"
     child.wait()
-    assert find(child.pid) is None
+    assert process_state(child.pid) == "ended"
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ import itertools
 
 import pytest
 
-from xmc_tf.launch import job as jobs
+from xmc_tf.launch import running
 from xmc_tf.launch.checks import HostCheck, HostChecks
 from xmc_tf.launch.hosts import Host, Hosts
-from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.running import Outcome, Output
+from xmc_tf.launch.running import Checks, Job, Outcome, Output
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
 
@@ -33,8 +32,8 @@ class World:
             failed = {name: HostCheck("no", "it is down", "start it") for name in down}
             return HostChecks({host: {"reached": failed.get(host.name, HostCheck("yes"))} for host in hosts})
 
-        monkeypatch.setattr(jobs, "RunningPlan", Run)
-        monkeypatch.setattr(jobs, "check_hosts", check_hosts)
+        monkeypatch.setattr(running, "RunningPlan", Run)
+        monkeypatch.setattr(running, "check_hosts", check_hosts)
 
     def job(self, min_np=None):
         plan = LaunchPlan(HOSTS, "gloo", ["x.py"], timeout_s=0)

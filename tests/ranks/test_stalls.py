@@ -14,8 +14,8 @@ from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.stalls import marks as marks_module
 from xmc_tf.ranks.stalls import watch
 from xmc_tf.ranks.stalls.marks import MARKS, Marks
-from xmc_tf.ranks.stalls.report import State, current_state, describe
 from xmc_tf.ranks.stalls.settings import timeout_of
+from xmc_tf.ranks.stalls.watch import State, current_state, describe
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from xmc_tf.launch import manual_nodes
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here
-from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.nodes import Nodes, address_towards
 from xmc_tf.launch.options import (
     check_numbers,
@@ -23,7 +22,7 @@ from xmc_tf.launch.options import (
     shared_folder_of,
 )
 from xmc_tf.launch.plan import LaunchPlan, count, lost_after
-from xmc_tf.launch.running import Output
+from xmc_tf.launch.running import Checks, Job, Output
 from xmc_tf.ranks.choosing import how_started
 
 

@@ -18,9 +18,8 @@ from typing import IO, Any
 import numpy as np
 
 from xmc_tf.common.process.run_records import TemporaryFolder
-from xmc_tf.common.process.states import die_with_parent
 from xmc_tf.launch import host_probe
-from xmc_tf.launch.rank_proxy import NODE
+from xmc_tf.launch.rank_proxy import NODE, die_with_parent
 from xmc_tf.ranks.channels.addresses import interfaces
 from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
 from xmc_tf.ranks.channels.handshake import call

@@ -1,17 +1,20 @@
 """A proxy that mpiexec starts in place of ssh (with host and command) or of a rank. A node starts the real process."""
 
+import ctypes
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from xmc_tf.common.process.states import die_with_parent
 from xmc_tf.ranks.channels.frames import Unpacker, frame
 
 # The variables with the sockets of the launcher and of the node.
 LAUNCHER, NODE = "XMC_TF_LAUNCH_SOCKET", "XMC_TF_LAUNCH_NODE"
 _LOST = 255  # as of ssh
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 _WITH_VALUE = "opiFlbcDEeIJLmOQRSWw"  # options of ssh that a value follows
 
 
@@ -25,6 +28,11 @@ def split_command(words: Sequence[str]) -> tuple[str, str]:
         if part == 0:
             host, *rest = rest
     return host, " ".join(rest)
+
+
+def die_with_parent() -> None:
+    """Make the kernel kill this process when its parent ends for any reason."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 # The variables in which launchers pass the rank.
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -20,47 +19,35 @@ _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l)
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way
 
 
-class Process(NamedTuple):
-    """A process on this host. Its start time distinguishes it from a later process with the same ID."""
-
-    pid: int
-    started: int  # clock ticks since the host's start
-
-    @property
-    def alive(self) -> bool:
-        return find(self.pid) == self
-
-
-def find(pid: int) -> Process | None:
-    """Return the process with this ID, or None if it has ended."""
+def process_state(pid: int) -> str:
+    """Return a process's state: ``running``, ``stopped`` (by a signal or a debugger) or ``ended``."""
     fields = _stat(pid)
-    return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
+    if fields is None or fields[0] in "ZX":
+        return "ended"
+    return "stopped" if fields[0] in "Tt" else "running"
 
 
 def is_rank() -> bool:
     return any(name in os.environ for name in RANK_VARIABLES)
 
 
-def launchers() -> list[tuple[Process, str]]:
-    """Return the ancestors of this process that are launchers, nearest first, with their names."""
+def launchers() -> list[tuple[int, str]]:
+    """Return the ancestors of this process that are launchers, nearest first: their process IDs and names."""
     found = []
-    for process in ancestors():
+    for pid in ancestors():
         with contextlib.suppress(OSError):  # it has just ended
-            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
             if name := launcher_of(line.rstrip("\0").split("\0")):
-                found.append((process, name))
+                found.append((pid, name))
     return found
 
 
-def ancestors(up_to: Process | None = None) -> list[Process]:
-    """Return the ancestors of this process, nearest first, up to and including ``up_to`` (default: all)."""
-    found: list[Process] = []
+def ancestors(up_to: int = 1) -> list[int]:
+    """Return the process IDs of this process's ancestors, nearest first, up to and including ``up_to``."""
+    found: list[int] = []
     pid = os.getppid()
-    while pid > 1 and (not found or found[-1] != up_to):
-        process, fields = find(pid), _stat(pid)
-        if process is None or fields is None:
-            break
-        found.append(process)
+    while pid > 1 and up_to not in found and (fields := _stat(pid)) is not None:
+        found.append(pid)
         pid = int(fields[1])
     return found
 
@@ -73,10 +60,9 @@ def end_with_launcher() -> None:
     if not is_rank():
         return
     handles: dict[int, str] = {}
-    for process, name in launchers():
+    for pid, name in launchers():
         with contextlib.suppress(OSError):  # it has just ended
-            handle = os.pidfd_open(process.pid)
-            handles[handle] = f"{name}, pid {process.pid}"
+            handles[os.pidfd_open(pid)] = f"{name}, pid {pid}"
     if handles and _watching.acquire(blocking=False):
         threading.Thread(target=_watch, args=(handles, os.getpid()), name="xmc_tf launcher", daemon=True).start()
 

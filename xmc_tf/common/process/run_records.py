@@ -18,7 +18,7 @@ from pathlib import Path
 
 from xmc_tf.common.files.atomic import lock_file
 from xmc_tf.common.process import signals
-from xmc_tf.common.process.launcher import ancestors, find, is_rank, launchers
+from xmc_tf.common.process.launcher import ancestors, is_rank, launchers, process_state
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +62,13 @@ def record_launcher() -> None:
     if (job := variables.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
         names.append(f"{_SHARED_MEMORY}/vader_segment.*.{os.geteuid()}.{int(job):x}.*")
     session = variables.get("OMPI_MCA_orte_jobfam_session_dir", "")
-    started_by = [process for process, _ in launchers()]
-    if Path(session).name in {f"pid.{process.pid}" for process in started_by}:
+    started_by = [pid for pid, _ in launchers()]
+    if Path(session).name in {f"pid.{pid}" for pid in started_by}:
         names.append(session)
     # The processes between horovodrun and the ranks have mapped its semaphores, which shows their names.
-    for process in ancestors(up_to=started_by[-1]) if started_by else []:
+    for pid in ancestors(up_to=started_by[-1]) if started_by else []:
         with contextlib.suppress(OSError):  # a process of another user, or one that has just ended
-            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            maps = Path(f"/proc/{pid}/maps").read_text()
             names += sorted(set(re.findall(rf"{_SHARED_MEMORY}/sem\.mp-\S+$", maps, re.MULTILINE)))
     if names:
         _remember(names)
@@ -98,7 +98,7 @@ def _remove_leftovers(path: Path, record: bytes) -> None:
             removed.append(str(one))
     for one in map(Path, names):
         kind = _OUR_FOLDERS.fullmatch(one.name)
-        is_left = kind is not None and (kind["pid"] is None or find(int(kind["pid"])) is None)
+        is_left = kind is not None and (kind["pid"] is None or process_state(int(kind["pid"])) == "ended")
         if is_left and _is_mine(one, stat.S_ISDIR):
             shutil.rmtree(one, ignore_errors=True)
             removed.append(str(one))
