@@ -11,10 +11,10 @@ from tests.linear.cases import chains, features, full_matrix, random_chain, rand
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
+from xmc_tf.models.explaining.explain import contributions
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.rankers import XLinear
-from xmc_tf.rankers.contributions import contributions
 
 posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 
