@@ -303,8 +303,9 @@ def test_the_time_of_the_steps_is_estimated_from_the_first_ones(world, monkeypat
     # The first step is not timed. Nothing is said before ten seconds or ten steps, and then once.
     assert said == [None, None, "about 9 min for the other 97 steps, at 5.5 s each", None, None]
     monkeypatch.setattr(progress, "WORTH_SAYING_S", 0.0)
+    monkeypatch.setattr(progress, "_TIMED_S", 1e9)  # on a busy machine, too, ten steps are timed
     with caplog.at_level("INFO"):
         world.train(changed(max_steps=14))
     found = [record.message for record in caplog.records if "for the other" in record.message]
     assert len(found) == 1
-    assert re.fullmatch(r"level 2: about 1 s for the other 3 steps, at \S+ s each", found[0])
+    assert re.fullmatch(r"level 2: about .+ for the other 3 steps, at \S+ s each", found[0])

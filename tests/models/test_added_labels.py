@@ -13,6 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.incremental.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.predict import main as predict_command
 from xmc_tf.server.page.answering import ExplainedAnswers
 from xmc_tf.serving.local import LocalModel
 
@@ -130,6 +131,13 @@ def test_the_command_shows_what_it_would_do(folders, capsys):
     refused(known, add_command, [*flags, "-o", str(folders / "no")])
     refused("no output", add_command, flags)
     assert not (folders / "no").exists()
+
+
+def test_a_prediction_counts_the_new_labels(folders, capsys, caplog):
+    for k, warned in (("42", False), ("43", True)):
+        predict_command(["-m", str(folders / "more"), "-q", "quantum chemistry", "-k", k])
+        assert ("the model has only 42 labels" in caplog.text) is warned
+    assert capsys.readouterr().out.count("Quantum Chemistry") == 2
 
 
 def test_names_that_repeat_and_models_without_names(folders):

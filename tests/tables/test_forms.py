@@ -9,7 +9,7 @@ import zipfile
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.refusals import refused
@@ -195,6 +195,8 @@ def _delimited(path, rows, separator, encoding, of_labels):
     return path
 
 
+@settings(max_examples=10, phases=[Phase.explicit, Phase.generate])  # each example is many tables
+@example([(["Rye"], ["Küche"]), (["bread", "oven"], ["字", "ß"])])
 @given(tables)
 def test_the_same_rows_in_every_form(tmp_path_factory, table):
     """Each form of a table, each dialect and each way of writing labels gives the same texts and labels."""
