@@ -101,34 +101,6 @@ def test_labels_without_documents_have_empty_embeddings():
     assert label_embedding("pii", None, truth).toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
 
 
-def test_concat_puts_label_features_behind_and_keeps_each_kind():
-    for features, own in ((X, sparse(12, 9, seed=4)), (dense(50), dense(12, 3)), (X, dense(12, 3))):
-        result = label_embedding("pifa_lf_concat", features, Y, own)
-        np.testing.assert_allclose(whole(result), np.hstack([pifa(whole(features), Y), whole(own)]), atol=1e-6)
-    np.testing.assert_array_equal(result.dense, dense(12, 3))
-
-
-@pytest.mark.parametrize("alpha", [0.0, np.linspace(0, 1, 12)])
-@pytest.mark.parametrize("kinds", ["sparse sparse", "sparse dense", "dense sparse", "dense dense"])
-def test_convex_combination(alpha, kinds):
-    ours, own = sparse(50, 8, density=0.4), sparse(12, 8, density=0.5, seed=2)
-    weights = np.broadcast_to(np.asarray(alpha, float), 12)[:, None]
-    expected = weights * pifa(ours.toarray(), Y) + (1 - weights) * own.toarray()
-    first, second = (
-        matrix if kind == "sparse" else matrix.toarray()
-        for kind, matrix in zip(kinds.split(), (ours, own), strict=True)
-    )
-    result = label_embedding("pifa_lf_convex_combine", first, Y, second, alpha=alpha)
-    assert issparse(result) == (kinds == "sparse sparse")
-    np.testing.assert_allclose(whole(result), expected, atol=1e-6)
-
-
-def test_convex_combination_of_both_kinds_goes_part_by_part():
-    ours, own = Features(X, dense(50, 3)), Features(sparse(12, seed=5), dense(12, 3, seed=5))
-    result = label_embedding("pifa_lf_convex_combine", ours, Y, own, alpha=0.25)
-    np.testing.assert_allclose(whole(result), 0.25 * pifa(whole(ours), Y) + 0.75 * whole(own), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -136,14 +108,6 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
         (("pifa", X, Y.toarray()), "label matrix is not sparse"),
         (("pifa", None, Y), "pifa needs the features"),
         (("pifa", sparse(49), Y), "different numbers of documents"),
-        (("pifa_lf_concat", X, Y), "needs the features of the labels"),
-        (("pifa_lf_concat", X, Y, sparse(11)), "not of the same labels"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12, 9)), "cannot be combined"),
-        (("pifa_lf_convex_combine", Features(X, dense(50)), Y, dense(12, 46)), "cannot be combined"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), 1.5), "alpha is out of range"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(12, np.nan)), "alpha is out of range"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "alpha has the wrong type or shape"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "alpha has the wrong type or shape"),
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(arguments, message):

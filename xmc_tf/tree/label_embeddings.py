@@ -1,4 +1,4 @@
-"""Label embeddings from a label's documents, its own features, or both, computed by one process or by all ranks."""
+"""Label embeddings from a label's documents, computed by one process or by all ranks."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack, issparse, sparray, spmatrix
+from scipy.sparse import csr_matrix, issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
@@ -164,7 +164,7 @@ def _pieces_of_rank(
 
 
 Matrix: TypeAlias = csr_matrix | np.ndarray | Features
-METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
+METHODS = ("pifa", "pii")
 
 # Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch memory a thread.
 CHUNK_ENTRIES = 16_000_000
@@ -175,21 +175,19 @@ STRONGEST = 32
 
 def label_embedding(
     method: str, X: spmatrix | sparray | np.ndarray | Features | None, Y: spmatrix | sparray,
-    Z: spmatrix | sparray | np.ndarray | Features | None = None, alpha: float | np.ndarray = 0.5, threads: int = -1,
+    threads: int = -1,
 ) -> Matrix:  # fmt: skip
     """Return a matrix of labels × features with one embedding per label.
 
-    ==========================  ==========================================================================
-    ``pifa``                    the sum of the features of a label's documents, scaled to length 1
-    ``pii``                     a label's column of ``Y`` (its documents as features), scaled to length 1
-    ``pifa_lf_concat``          ``pifa`` and the label features ``Z`` side by side
-    ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
-    ==========================  ==========================================================================
+    ========  ============================================================================
+    ``pifa``  the sum of the features of a label's documents, scaled to length 1
+    ``pii``   a label's column of ``Y`` (its documents as features), scaled to length 1
+    ========  ============================================================================
 
     For ``pifa``, the rows of ``Y`` are first scaled to length 1, so a document with many labels counts less for each.
     If the labels' documents have more than 268 million features altogether, only the 32 strongest features of each sum
-    are kept. ``Z`` and combinations with it are not scaled. The result is a CSR matrix if all parts are sparse, an
-    array if all parts are dense, and otherwise `Features`.
+    are kept. The result is a CSR matrix if all parts are sparse, an array if all parts are dense, and otherwise
+    `Features`.
     """
     name = method.lower()
     if name not in METHODS:
@@ -211,18 +209,10 @@ def label_embedding(
             "features and labels have different numbers of documents",
             expected=f"{labels.shape[0]:,} rows in X, as in Y", received=f"{features.nr_rows:,} rows",
         )  # fmt: skip
-    if name == "pifa":
-        return _plain(_pifa(features, labels, threads))
-    own = _label_features(Z, labels.shape[1], name)
-    if name == "pifa_lf_concat":
-        return _plain(_side_by_side(_pifa(features, labels, threads), own))
-    _check_same_columns(features, own)
-    weights = _weights(alpha, labels.shape[1])
-    return _plain(_combined(_pifa(features, labels, threads), own, weights))
-
-
-def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
-    return sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
+    found = sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
+    if found.dense is None:
+        return found.sparse
+    return found.dense if found.sparse is None else found
 
 
 def strongest_of(features: Features, labels: csr_matrix) -> int | None:
@@ -299,73 +289,3 @@ def _sum_sparse(
     result.data = np.concatenate([part for _, _, part in ranges]) if len(ranges) > 1 else ranges[0][2]
     result.has_canonical_format = True
     return result
-
-
-def _label_features(Z: Any, nr_labels: int, method: str) -> Features:
-    if Z is None:
-        raise InputError(
-            f"{method} needs the features of the labels", expected="a matrix Z, labels × label features",
-            received="None", fix="give label features, or use pifa",
-        )  # fmt: skip
-    own = as_features(Z)
-    if own.nr_rows != nr_labels:
-        raise InputError(
-            "the label features and the label matrix are not of the same labels",
-            expected=f"{nr_labels:,} rows in Z, one per column of Y", received=f"{own.nr_rows:,} rows",
-        )  # fmt: skip
-    return own
-
-
-def _side_by_side(a: Features, b: Features) -> Features:
-    sparse = [part.sparse for part in (a, b) if part.sparse is not None]
-    dense = [part.dense for part in (a, b) if part.dense is not None]
-    return Features(
-        sparse=csr_matrix(hstack(sparse, format="csr")) if sparse else None,
-        dense=np.ascontiguousarray(np.hstack(dense)) if dense else None,
-    )
-
-
-def _check_same_columns(features: Features, own: Features) -> None:
-    pairs = any(one.sparse is not None and one.dense is not None for one in (features, own))
-    same_parts = (features.nr_sparse, features.nr_dense) == (own.nr_sparse, own.nr_dense)
-    if features.nr_features != own.nr_features or (not same_parts and pairs):
-        raise InputError(
-            "document and label features cannot be combined",
-            expected=f"{features.nr_sparse:,} sparse and {features.nr_dense:,} dense columns in Z, as in X",
-            received=f"{own.nr_sparse:,} sparse and {own.nr_dense:,} dense columns",
-            fix="compute both with the same vectorizer and encoder, or use pifa_lf_concat",
-        )
-
-
-def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
-    weights = np.asarray(alpha)
-    if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
-        raise InputError(
-            "alpha has the wrong type or shape", expected=f"a number, or an array of {nr_labels:,} numbers",
-            received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
-        )  # fmt: skip
-    if not np.all((weights >= 0) & (weights <= 1)):
-        wrong = weights[~((weights >= 0) & (weights <= 1))] if weights.ndim else weights
-        raise InputError("alpha is out of range", expected="numbers from 0 to 1", received=str(np.atleast_1d(wrong)[0]))
-    return np.broadcast_to(weights.astype(np.float32), (nr_labels,))
-
-
-def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
-    """Return ``weights * a + (1 - weights) * b``. The result is dense if only one of the two is sparse."""
-    ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
-    if (a.sparse is None) != (b.sparse is None):
-        a, b = (one if one.sparse is None else Features(dense=one.sparse.toarray()) for one in (a, b))
-    sparse = dense = None
-    if a.sparse is not None and b.sparse is not None:
-        sparse = csr_matrix(a.sparse.multiply(ours) + b.sparse.multiply(others), dtype=np.float32)
-        sparse.sum_duplicates()
-    if a.dense is not None and b.dense is not None:
-        dense = ours * a.dense + others * b.dense
-    return Features(sparse, dense)
-
-
-def _plain(features: Features) -> Matrix:
-    """Return the sparse or the dense part if there is only one, or else the features themselves."""
-    if features.dense is None:
-        return features.sparse
-    return features.dense if features.sparse is None else features
