@@ -25,9 +25,13 @@ def test_the_core_needs_seven_packages():
 
 def test_every_data_file_is_installed():
     root = Path(__file__).parents[2] / "xmc_tf"
-    patterns = CONFIG["options.package_data"]["*"].split(", ")
-    files = [path for path in root.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".nbi", ".nbc")]
-    assert [path for path in files if not any(path.match(pattern) for pattern in patterns)] == []
+    patterns = [Path(pattern) for pattern in CONFIG["options.package_data"]["*"].split(", ")]
+    for file in root.rglob("*"):
+        if file.is_file() and file.suffix not in (".py", ".pyc", ".nbi", ".nbc"):
+            # Patterns count from the package, which is a folder with an __init__.py, and do not reach into folders.
+            package = next(folder for folder in file.parents if (folder / "__init__.py").exists())
+            name = file.relative_to(package)
+            assert any(len(one.parts) == len(name.parts) and name.match(str(one)) for one in patterns), file
 
 
 def test_every_extra_that_is_named_exists():
