@@ -9,7 +9,7 @@ from tests.collective.threads import on_ranks
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
-from xmc_tf.pipeline import embeddings
+from xmc_tf.pipeline import embeddings, row_blocks
 from xmc_tf.pipeline.embeddings import copy_of_length_one, embed_documents, rows_of_length
 from xmc_tf.ranks.solo import Solo
 
@@ -68,7 +68,10 @@ def test_any_number_of_workers_fill_one_file(tmp_path, store, encoded, size):
 
 def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
     on_ranks(3, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
-    for rank, kept in ((0, "\n0\n9\n1"), (1, "\n4\n"), (2, "")):  # the 1 was cut short: it is 12
+    lines = "".join((tmp_path / f"done.{rank}").read_text() for rank in range(3)).split("\n")
+    known = {int(line.split()[0]): line for line in lines if line}
+    # The line of block 12 was cut short, by the last run and by the one before it. Block 2 is damaged.
+    for rank, kept in ((0, f"\n{known[0]}\n1\n{known[9]}\n12 34"), (1, f"\n{known[4]}\n{known[2]}\n"), (2, "")):
         (tmp_path / f"done.{rank}").write_text(kept)
     E = np.lib.format.open_memmap(tmp_path / "E.npy", mode="r+")
     expected = E.copy()
@@ -84,7 +87,7 @@ def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
 
 
 def test_records_without_their_file_count_for_nothing(tmp_path, store, encoded):
-    (tmp_path / "done.0").write_text("\n0\n1\n")
+    (tmp_path / "done.0").write_text("\n0 1\n1 2\n")
     embed_documents(FakeEncoder(), store, tmp_path, Solo())
     np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), rows_of_length(1.0, vectors_of(store, np.arange(130))))
 
@@ -110,14 +113,15 @@ def test_one_bar_over_all_documents_shown_by_the_first_rank(tmp_path, store, enc
             super().__init__(*arguments, **options)
             made.append(self)
 
-    monkeypatch.setattr(embeddings, "Progress", Recorded)
+    monkeypatch.setattr(row_blocks, "Progress", Recorded)
     on_ranks(2, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
     assert len(encoded) > 4
     assert len(made) == 2
     assert [one.done for one in made] == [one.total for one in made]
     assert sum(one.total for one in made) == 130
     assert sorted(one._next - one._start for one in made) == [2.0, float("inf")]
-    (tmp_path / "done.0").write_text("\n0\n")
+    lines = (tmp_path / "done.0").read_text().split("\n")
+    (tmp_path / "done.0").write_text("\n".join(["", *(line for line in lines if line.startswith("0 ")), ""]))
     (tmp_path / "done.1").write_text("")
     made.clear()
     embed_documents(FakeEncoder(), store, tmp_path, Solo())

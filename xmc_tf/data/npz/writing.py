@@ -12,13 +12,14 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_all
+from xmc_tf.common.files.crc import crc_of_all, crc_of_range
 from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.serialization import register
 from xmc_tf.data.npz.reading import read_head
 
 # Two clients of a network disk may overwrite each other's bytes within one memory page.
 PAGE = 1 << 16
+SINGLE: np.dtype = np.dtype(np.float32)
 
 
 class Stream(NamedTuple):
@@ -173,27 +174,35 @@ class SharedNpy:
 
 
 class RowFile:
-    """A float32 matrix in an .npy file. One rank creates it; several ranks can write to it at the same time."""
+    """A matrix in an .npy file. One rank creates it; several ranks can write to it at the same time."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             head = read_head(file, f"embeddings: {path}")
         self._file = path.open("r+b")
-        self._begin, self._row_bytes = head.length, head.shape[1] * head.dtype.itemsize
+        self._begin, self._row_bytes, self._dtype = head.length, head.shape[1] * head.dtype.itemsize, head.dtype
 
     @staticmethod
-    def create(path: Path, shape: tuple[int, int]) -> None:
+    def create(path: Path, shape: tuple[int, int], dtype: np.dtype = SINGLE) -> None:
         """Create a file of zeros, replacing any existing file."""
-        npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        with path.open("wb") as file:
+            file.write(padded_head(dtype, shape, 0))
+            file.truncate(file.tell() + math.prod(shape) * dtype.itemsize)
 
-    def write(self, first: int, rows: np.ndarray) -> None:
-        """Write consecutive rows, beginning at row ``first`` of the file."""
+    def write(self, first: int, rows: np.ndarray) -> int:
+        """Write consecutive rows, beginning at row ``first`` of the file; return the CRC-32 of their bytes."""
         # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one of them.
-        rest = np.ascontiguousarray(rows, np.float32).data.cast("B")
+        whole = rest = np.ascontiguousarray(rows, self._dtype).reshape(-1).view(np.uint8).data
         offset = self._begin + first * self._row_bytes
         while rest:
             count = os.pwrite(self._file.fileno(), rest, offset)
             rest, offset = rest[count:], offset + count
+        return zlib.crc32(whole)
+
+    def crc(self, first: int, last: int) -> int:
+        """Return the CRC-32 of the rows from ``first`` to ``last`` (exclusive)."""
+        begin, end = (self._begin + row * self._row_bytes for row in (first, last))
+        return crc_of_range(Path(self._file.name), begin, end)[0]
 
     def sync(self) -> None:
         """Wait until the rows are on disk."""
