@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
     return said
 
 
-@pytest.mark.parametrize("kind", ["rows", "features", "accumulated", "budget", "bert"])
+@pytest.mark.parametrize("kind", ["rows", "features", "accumulated", "budget", "bert", "upper"])
 def test_losses_are_those_of_one_rank(runs, kind):
     (alone,) = runs[1]
     assert len(alone[kind]["losses"]) >= 2

@@ -10,12 +10,14 @@ import pytest
 import tensorflow as tf
 from transformers import BertConfig
 
+from tests.encoder.tiny import tiny_encoder
 from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
 from tests.refusals import refused
 from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder import Encoder
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import Encoder, frozen_states
 from xmc_tf.matcher import fine_tune, progress
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
@@ -207,6 +209,43 @@ def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
     finished, _, _ = world.train(folder="broken", dropout=0.4)  # there is nothing left to do
     assert (finished.first_step, finished.steps, finished.losses) == (24, 24, [])
     assert finished.curves.by_name == unbroken.curves.by_name
+
+
+@pytest.mark.parametrize("more", [{"gradient_accumulation_steps": 2, "token_budget": 60}, {"xla": True}])
+def test_upper_layers_learn_from_the_output_of_the_frozen_ones(world, monkeypatch, more):
+    """As where it is computed again in each step: also for windows, and resumed. What is frozen has no slots."""
+    texts = [part for text in documents(60)[0] for part in np.split(text, [len(text) // 2])]
+    with TokenStore.create(world.folder / "windows") as writer:
+        writer.write(texts, np.full(60, 2))
+    tokens = world.store = TokenStore.open(world.folder / "windows")
+    params, made = changed(max_steps=24 if "xla" not in more else 3, **more), []
+    monkeypatch.setattr(fine_tune, "make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1])
+
+    def train(folder):
+        encoder = tiny_encoder("bert", pooling="mean", hidden_dropout_prob=0.2)
+        encoder.freeze("1")
+        strategy = CollectiveStrategy(Solo(), seed=2)
+        level = world.task.level, world.task.nr_nodes, encoder.dim, world.task.splits
+        return world.train(params, folder, (strategy, encoder, LabelHead.for_level(strategy, *level, params)))
+
+    again, plain, _ = train("again")
+    states = frozen_states(plain, tokens, np.arange(len(tokens)))
+    world.store = tokens.with_states(states)
+    result, encoder, head = train("run")
+    np.testing.assert_allclose(result.losses, again.losses, rtol=1e-3)
+    for name, variable in tiny_encoder("bert").weights.items():
+        same = np.array_equal(encoder.weights[name], variable)
+        assert same == (encoder.is_frozen(name) or name.startswith("pooler.")), name
+    shapes = [tuple(one.shape) for one in made[-1].variables]
+    assert shapes.count(tuple(encoder.weights["layer.1.inner.kernel"].shape)) == 2
+    assert tuple(encoder.weights["words"].shape) not in shapes
+    if "xla" in more:
+        return
+    with interrupted_after_two_checkpoints(monkeypatch):
+        train("broken")
+    resumed, _, rows = train("broken")
+    assert (resumed.first_step, resumed.losses) == (20, result.losses[20:])
+    np.testing.assert_array_equal(rows.local(), head.local())
 
 
 def test_a_head_in_bfloat16_learns_and_resumes(world, monkeypatch):

@@ -66,6 +66,7 @@ def test_unknown_key_at_the_top(tmp_path):
         ("lr_schedule", "cosinus", ["constant_with_warmup", 'did you mean "cosine"?']),
         ("bootstrap_method", 3, ["has the wrong type", "weighted-linear", "3 (a whole number)"]),
         ("negative_sampling", "tfn+usn", ["all, tfn, man or tfn+man", '"tfn+usn"']),
+        ("train_layers", "0", ["all, half, or a whole number of at least 1", '"0"']),
         ("model_shortcut", "", ["is empty"]),
         ("max_active_matching_labels", [], ["has the wrong type", "or null", "a list"]),
     ],
@@ -91,6 +92,10 @@ def test_parameters_that_do_not_go_together(tmp_path):
     tree = {"min_sample_rate": 0.5, "max_sample_rate": 0.2}
     message = message_of(tmp_path, {"train_params": {"refined_indexer_params": tree}})
     assert "train_params.refined_indexer_params.min_sample_rate is larger than max_sample_rate" in message
+    levels = [{"train_layers": "half"}, {"train_layers": "3"}]
+    message = message_of(tmp_path, {"train_params": {"matcher_params_chain": levels}})
+    assert "train_params.matcher_params_chain has different values of train_layers" in message
+    assert "received: half, 3" in message
 
 
 @pytest.mark.parametrize(

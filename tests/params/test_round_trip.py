@@ -26,6 +26,8 @@ def values(field: dataclasses.Field, shape) -> st.SearchStrategy:
         one = instances(shape.type)
     elif field.name in ("neg_mining_chain", "negative_sampling"):
         one = st.sampled_from(["tfn", "man", "tfn+man"])
+    elif field.name == "train_layers":  # the same for all levels
+        one = st.just("half")
     elif field.name == "language":
         one = st.sampled_from(["auto", "none", "fi", "fi,sv", "en,hbs,zh"])
     elif meta["choices"]:

@@ -1,5 +1,6 @@
 """Tokenized documents, stored in the files ids.bin, lengths.npy, windows.npy (for long documents) and store.json."""
 
+import copy
 import hashlib
 import io
 import json
@@ -106,6 +107,7 @@ class TokenStore:
         self._ids, self.lengths, self.folder = ids, lengths, folder
         self.fingerprint: str = header["fingerprint"]  # equal for stores with the same documents
         self.about: dict[str, Any] = header["about"]
+        self._states: np.ndarray | None = None
         self._starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=self._starts[1:])
         counts = np.ones(len(lengths), np.int32) if windows is None else windows
@@ -154,7 +156,10 @@ class TokenStore:
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token ids and the mask of windows: int32 [windows, width], padded on the right."""
+        """Return the token ids and the mask of windows: int32 [windows, width], padded on the right.
+
+        In a store with hidden states, these take the place of the ids: [windows, width, dim], 0 at padding.
+        """
         rows = np.asarray(rows, np.int64)
         self._check_numbers(rows, "window", len(self))
         lengths = self.lengths[rows].astype(np.int64)
@@ -171,9 +176,19 @@ class TokenStore:
         # The position of each token in the file: consecutive within a document, with jumps between documents.
         ends = np.cumsum(lengths)
         places = np.arange(int(lengths.sum())) + np.repeat(self._starts[rows] - (ends - lengths), lengths)
+        if self._states is not None:
+            states = np.zeros((*inside.shape, self._states.shape[1]), self._states.dtype)
+            states[inside] = self._states[places]
+            return states, inside.astype(np.int32)
         ids = np.full(inside.shape, pad_id, np.int32)
         ids[inside] = self._ids[places]
         return ids, inside.astype(np.int32)
+
+    def with_states(self, states: np.ndarray) -> Self:
+        """Return the same documents, of which ``padded`` gives hidden states ([tokens, width]) in place of ids."""
+        out = copy.copy(self)
+        out._states = states
+        return out
 
     def _check_numbers(self, numbers: np.ndarray, kind: str, count: int) -> None:
         if numbers.size and (numbers.min() < 0 or numbers.max() >= count):

@@ -7,15 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xmc_tf.encoder.embeddings import encode_documents, encode_windows, groups_of_documents
+    from xmc_tf.encoder.embeddings import encode_documents, encode_windows, frozen_states, groups_of_documents
     from xmc_tf.encoder.encoder import Encoder
     from xmc_tf.encoder.token_files import tokenize_file
     from xmc_tf.encoder.tokenizer import TextTokenizer
 
-__all__ = ["Encoder", "TextTokenizer", "encode_documents", "encode_windows", "groups_of_documents", "tokenize_file"]
+__all__ = [
+    "Encoder", "TextTokenizer", "encode_documents", "encode_windows", "frozen_states", "groups_of_documents",
+    "tokenize_file",
+]  # fmt: skip
 _MODULES = {
     "Encoder": "encoder", "TextTokenizer": "tokenizer", "tokenize_file": "token_files",
-    **dict.fromkeys(("encode_documents", "encode_windows", "groups_of_documents"), "embeddings"),
+    **dict.fromkeys(("encode_documents", "encode_windows", "frozen_states", "groups_of_documents"), "embeddings"),
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.data.windows import WindowEmbeddings
+
+if TYPE_CHECKING:
+    from xmc_tf.encoder.encoder import Encoder
 
 WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
@@ -73,6 +76,25 @@ def encode_windows(
             out[batch] = encoder.embed(ids, mask)
             shown.add(int(last[batch].sum()))
     return WindowEmbeddings(out, splits)
+
+
+def frozen_states(
+    encoder: "Encoder", store: TokenStore, windows: np.ndarray, progress: Progress | None = None
+) -> np.ndarray:
+    """Return the output of the encoder's frozen layers for the tokens of some windows: [tokens, dim]."""
+    lengths = store.lengths[windows].astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    parts, places = [], []
+    for batch in _batches(lengths, encoder.batch_tokens):
+        ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
+        parts.append(encoder.frozen_states(ids, mask)[mask > 0])
+        places.append((starts[batch][:, None] + np.arange(mask.shape[1]))[mask > 0])
+        if progress is not None:
+            progress.add(len(batch))
+    out = np.empty((int(lengths.sum()), encoder.dim), parts[0].dtype)
+    for place, part in zip(places, parts, strict=True):
+        out[place] = part
+    return out
 
 
 def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -40,6 +40,7 @@ class Encoder(tf.Module):
         self.pooling = checked_pooling(config.architecture.pooling if pooling == "auto" else pooling, config)
         self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
         self.precision = "off"
+        self.frozen_layers: int | None = None  # number of lower layers that are frozen, with the embeddings
         self._graphs: dict[tuple, Any] = {}
 
     def __repr__(self) -> str:
@@ -70,7 +71,8 @@ class Encoder(tf.Module):
 
     def __call__(
         self,
-        ids: tf.Tensor,  # int32 [documents, tokens], padded on the right for all architectures
+        # int32 [documents, tokens], padded on the right for all architectures; or, with frozen layers, their output
+        ids: tf.Tensor,
         mask: tf.Tensor,  # 1 or true for a token
         training: bool = False,
         seed: tf.Tensor | None = None,  # int64 [2]; None: drawn from TensorFlow's global generator
@@ -80,7 +82,7 @@ class Encoder(tf.Module):
         packed: bool | None = None,
     ) -> tf.Tensor:
         """Return the unnormalized embeddings of documents: float32 [documents, dim], also in half precision."""
-        ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
+        ids, mask = tf.convert_to_tensor(ids), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
             raise InputError(
                 f"documents of {ids.shape[1]} tokens are too long for the encoder",
@@ -96,16 +98,46 @@ class Encoder(tf.Module):
             # XLA compiles once per number of rows, so they must be few.
             operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
         layout = PackedLayout(mask, rounded=half or not training) if packed else Layout(tf, mask)
-        embeddings = Forward(config, self.weights, layout, operations, dtype).embeddings(ids, self.pooling)
+        net = Forward(config, self.weights, layout, operations, dtype)
+        first = self.frozen_layers or 0
+        if ids.dtype.is_floating:
+            rows = tf.cast(layout.pack(tf.reshape(ids, [-1, self.dim])), tf.float32)
+        elif training and self.frozen_layers is not None:
+            frozen = Forward(config, self.weights, layout, Operations(config.activation, config.epsilon), dtype)
+            rows = tf.stop_gradient(frozen.lower_states(frozen.without_padding(tf.cast(ids, tf.int32)), first))
+        else:
+            rows = net.lower_states(net.without_padding(tf.cast(ids, tf.int32)), first)
+        embeddings = net.pooled(net.upper_states(rows, first), self.pooling)
         return tf.ensure_shape(embeddings, [ids.shape[0], self.dim])
+
+    def freeze(self, train_layers: str) -> None:
+        """Freeze the embeddings and the lower layers. ``train_layers`` is "all", "half" or a number of upper layers."""
+        self.frozen_layers = self.config.architecture.frozen_layers(self.config, train_layers)
+        self._graphs.clear()
+
+    def frozen_states(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the output of the frozen layers, in the number format of matrix products: [documents, tokens, dim]."""
+        key = "frozen", self.precision
+        if key not in self._graphs:
+            specs = [tf.TensorSpec([None, None], tf.int32)] * 2
+            self._graphs[key] = tf.function(self._frozen_states, input_signature=specs, autograph=False)
+        return self._graphs[key](tf.constant(ids), tf.constant(mask)).numpy()
+
+    def _frozen_states(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        config, dtype, layout = self.config, DTYPES[self.precision], PackedLayout(mask, rounded=True)
+        net = Forward(config, self.weights, layout, Operations(config.activation, config.epsilon), dtype)
+        rows = net.lower_states(net.without_padding(ids), self.frozen_layers or 0)
+        return tf.reshape(layout.unpack(tf.cast(rows, dtype)), [layout.documents, layout.width, config.width])
 
     def in_graph(
         self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Return the same embeddings as ``__call__``, computed by one graph for all batch sizes."""
-        key = training, self.precision
+        key = training, self.precision, ids.dtype
         if key not in self._graphs:
-            specs = [tf.TensorSpec([None, None], tf.int32)] * 2 + [tf.TensorSpec([2], tf.int64)] * training
+            padded = tf.TensorSpec([None, None], tf.int32)
+            given = tf.TensorSpec([None, None, self.dim], ids.dtype) if ids.dtype.is_floating else padded
+            specs = [given, padded] + [tf.TensorSpec([2], tf.int64)] * training
 
             def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
                 return self(ids, mask, training, *seed)
@@ -141,8 +173,13 @@ class Encoder(tf.Module):
         return tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
-            if not weight.unused or (self.pooling == "pooler" and weight.name.startswith("pooler."))
+            if (not weight.unused or (self.pooling == "pooler" and weight.name.startswith("pooler.")))
+            and not self.is_frozen(weight.name)
         )
+
+    def is_frozen(self, name: str) -> bool:
+        frozen = self.frozen_layers
+        return frozen is not None and self.config.architecture.is_frozen(name, frozen)
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
         """Raise an InputError if the tokenizer has more tokens than the encoder."""

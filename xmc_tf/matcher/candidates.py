@@ -101,7 +101,7 @@ class Batch(NamedTuple):
     epoch: int  # from 0
     step: int  # number of the batch in the epoch, from 0
     documents: np.ndarray  # int64 [n], the document of each of this rank's windows; n may be 0
-    ids: np.ndarray  # int32 [n, T], padded on the right
+    ids: np.ndarray  # int32 [n, T], padded on the right; or the output of frozen layers, [n, T, dim]
     mask: np.ndarray  # int32 [n, T], 1 for a token
     candidates: np.ndarray  # int64, flat: the nodes against which each document is scored
     splits: np.ndarray  # int64 [n + 1], where each document's candidates start

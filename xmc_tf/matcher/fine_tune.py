@@ -25,10 +25,10 @@ from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
 
-# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of windows,
-# seed of dropout.
+# The rest of a batch in the graph, after the ids: mask, candidates and their row splits, targets, weights, number of
+# windows, seed of dropout.
 _SIGNATURE = [
-    *[tf.TensorSpec([None, None], tf.int32)] * 2, *[tf.TensorSpec([None], tf.int64)] * 2,
+    tf.TensorSpec([None, None], tf.int32), *[tf.TensorSpec([None], tf.int64)] * 2,
     *[tf.TensorSpec([None], tf.float32)] * 2, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int64),
 ]  # fmt: skip
 
@@ -82,7 +82,7 @@ def fine_tune_level(
         load_training(folder / "last", trained, world)
         logger.info("level %d: resuming from step %d of %d", level, position.step, total)
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
-    train_batch = _make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
+    train_batch = _make_train_batch(encoder, head, optimizer, variables, params, data, in_place)
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
@@ -172,14 +172,17 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
 
 
 def _make_train_batch(
-    encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
-    every_node: bool, in_place: InPlaceAdam | None,
+    encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams,
+    data: LevelData, in_place: InPlaceAdam | None,
 ) -> Callable[..., tf.Tensor]:  # fmt: skip
     """Return a function that trains on one batch and returns this rank's [loss, windows, tokens, tokens with
-    padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates
-    the head's rows while their gradients are computed.
+    padding]. If all nodes are candidates, batches contain only positives. ``in_place`` updates the head's rows while
+    their gradients are computed.
     """
-    loss_of = head_loss(params.loss_function)
+    loss_of, every_node = head_loss(params.loss_function), isinstance(data.sampler, EveryNode)
+    none, _ = data.store.padded([], pad_id=data.pad_id)  # token ids, or the output of frozen layers
+    spec = tf.TensorSpec([None, None, *none.shape[2:]], none.dtype)
+    fill, inner = (0 if spec.dtype.is_floating else data.pad_id), [[0, 0]] * (none.ndim - 2)
 
     def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         # The encoder keeps this graph, so the next level does not trace all its layers again.
@@ -191,7 +194,7 @@ def _make_train_batch(
         def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             return encoder(ids, mask, training=True, seed=seed, packed=False)
 
-    @tf.function(input_signature=_SIGNATURE, autograph=False)
+    @tf.function(input_signature=[spec, *_SIGNATURE], autograph=False)
     def train_batch(
         ids: tf.Tensor, mask: tf.Tensor, candidates: tf.Tensor, splits: tf.Tensor, targets: tf.Tensor,
         weights: tf.Tensor, global_count: tf.Tensor, seed: tf.Tensor,
@@ -199,11 +202,12 @@ def _make_train_batch(
         windows, width = tf.shape(ids)[0], tf.shape(ids)[1]
         # Encoders reject empty batches, but a rank without windows must still take part in the step.
         empty = tf.maximum(0, 1 - windows)
-        ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
+        ids = tf.pad(ids, [[0, empty], [0, 0], *inner], constant_values=fill)
         seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
         if params.xla:
             more = tf.minimum(-width % _XLA_WIDTH, encoder.max_length - width)
-            ids, seen = tf.pad(ids, [[0, 0], [0, more]], constant_values=pad_id), tf.pad(seen, [[0, 0], [0, more]])
+            ids = tf.pad(ids, [[0, 0], [0, more], *inner], constant_values=fill)
+            seen = tf.pad(seen, [[0, 0], [0, more]])
             width += more
         ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
         with tf.GradientTape() as tape:

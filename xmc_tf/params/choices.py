@@ -1,5 +1,7 @@
 """Allowed values of the parameters with a fixed set of choices."""
 
+import re
+
 POST_PROCESSORS = (
     "noop",
     "sigmoid",
@@ -24,6 +26,15 @@ RELEVANCE_NORMS = ("no-norm", "l1", "l2", "max")
 TENSORFLOW, ONNX = "tensorflow", "onnx"
 RUNTIMES = ("auto", TENSORFLOW, ONNX)
 RANKER_MODES = ("full-model", "matcher", "ranker")
+
+
+def train_layers(text: str) -> str:
+    """Return which layers of an encoder to train: "all", "half" or a number; a ValueError states what is allowed."""
+    if text.lower() in ("all", "half"):
+        return text.lower()
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise ValueError("all, half, or a whole number of at least 1")
+    return text
 
 
 def ranker_negatives(text: str) -> str:

@@ -5,7 +5,7 @@ from xmc_tf.params.base import Params
 from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.tfidf import TfidfParams
-from xmc_tf.params.values import param_field
+from xmc_tf.params.values import MisfitError, param_field
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,15 @@ class XTransformerParams(Params):
         help="length of the embedding in the rankers' features; the other features have length 1 (default: 0.5 if the "
         "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",
     )  # fmt: skip
+
+    def check_together(self) -> None:
+        """Check that all levels train the same layers of the encoder, because lower layers are computed once."""
+        chain = self.matcher_params_chain if isinstance(self.matcher_params_chain, tuple) else ()
+        if len(found := list(dict.fromkeys(level.train_layers for level in chain))) > 1:
+            raise MisfitError(
+                "matcher_params_chain", "has different values of train_layers", expected="the same for all levels",
+                received=", ".join(found),
+            )  # fmt: skip
 
     @property
     def ranker_trees(self) -> tuple[HierarchicalKMeansParams, ...]:

@@ -34,7 +34,10 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
 def with_effect(params: MatcherParams) -> dict[str, Any]:
     """Return the options that affect the result of a level."""
     params = dataclasses.replace(params, threshold=MatcherParams.threshold)  # kept: existing work folders have it
-    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
+    found = {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
+    if params.train_layers == "all":
+        del found["train_layers"]  # existing work folders do not have it
+    return found
 
 
 def without_reading(params: MatcherPredParams) -> dict[str, Any]:

@@ -11,9 +11,12 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
+from xmc_tf.encoder.reading import read_config
+from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.fusion import EvidenceChoice, hidden_labels
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
+from xmc_tf.pipeline.frozen_layers import with_frozen_layers
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, without_labels
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, files_of
 from xmc_tf.pipeline.level_params import level_params, with_effect, without_reading
@@ -27,6 +30,9 @@ from xmc_tf.ranks.communicator import Communicator
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.encoder import Encoder, TextTokenizer
+
+
+FINE_TUNING = "fine-tuning"
 
 
 class TrainingSteps:
@@ -44,6 +50,7 @@ class TrainingSteps:
         self.evidence = evidence
         self.communicator: Communicator = stages.communicator
         self._tokenizer_in = Path()
+        self._frozen: TokenStore | None = None
 
     # Documents: features and tokens.
 
@@ -91,6 +98,9 @@ class TrainingSteps:
                 fix=f"use --truncate-length {stage.record['max_length']}",
             )
         self._tokenizer_in = stage.folder / "encoder"
+        if self.recipe.params.do_fine_tune:
+            config = read_config(EncoderSource(self._tokenizer_in, "encoder"))
+            config.architecture.frozen_layers(config, first.train_layers)  # raises an error if it cannot be
         return stage
 
     @cached_property
@@ -150,15 +160,16 @@ class TrainingSteps:
             from xmc_tf.matcher.tasks import MatcherData, MatcherSettings, Validation
 
             validation = None
-            if own.validation is not None:
-                validation = Validation(
-                    self._tokens("validation-tokens", own.validation.texts), own.validation.Y
-                )  # fmt: skip
             encoder = self.load_encoder(pretrained)
-            encoder.compute_in(choose_precision(self.communicator, params[0].mixed_precision))
+            precision = choose_precision(self.communicator, params[0].mixed_precision)
+            store = self._with_frozen_layers(encoder, precision)
+            if own.validation is not None:
+                tokens = self._tokens("validation-tokens", own.validation.texts)
+                tokens = with_frozen_layers(encoder, tokens, self.stages, "frozen-layers-validation")
+                validation = Validation(tokens, own.validation.Y)
             data = MatcherData(
-                self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                names=own.names, rows=self._tuned_on,
+                store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation, names=own.names,
+                rows=self._tuned_on,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
@@ -170,7 +181,8 @@ class TrainingSteps:
             steps = sum(result.steps for result in matcher.results)
             curves = named_curves([result.curves for result in matcher.results])
             summary = f"{sizes} nodes, {steps:,} steps"
-            return {"of_labels": matcher.labels is not None, "summary": summary, "curves": curves}
+            of_labels = matcher.labels is not None
+            return {"of_labels": of_labels, "summary": summary, "curves": curves, "precision": precision}
 
         inputs = {
             "texts": self.checksums["texts"],
@@ -182,35 +194,41 @@ class TrainingSteps:
             **({"held out": len(self.held_out)} if len(self.held_out) else {}),
             **({"names left out": count} if (count := len(self._names_without_documents)) else {}),
         } | self._reading
-        stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
+        stage = self.stages.run(FINE_TUNING, make, inputs=inputs, after=[pretrained, tree], by_all=True)
         # The levels' checkpoints are removed only after the stage is complete, because it resumes from them.
         on_first_rank(self.communicator, lambda: shutil.rmtree(stage.folder / "levels", ignore_errors=True))
         return stage
 
+    def _with_frozen_layers(self, encoder: "Encoder", precision: str) -> TokenStore:
+        """Set the encoder's precision, and return the documents with the output of its frozen layers, if it has any."""
+        encoder.compute_in(precision)
+        self._frozen = with_frozen_layers(encoder, self.store, self.stages, "frozen-layers")
+        return self._frozen
+
     def load_encoder(self, stage: Stage) -> "Encoder":
         from xmc_tf.encoder import Encoder
 
-        return Encoder.load(stage.folder / "encoder", hidden_dropout_prob=self.recipe.first_level.hidden_dropout_prob)
+        first = self.recipe.first_level
+        encoder = Encoder.load(stage.folder / "encoder", hidden_dropout_prob=first.hidden_dropout_prob)
+        encoder.freeze(first.train_layers)
+        return encoder
 
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
         """Compute the documents' embeddings, scaled to the length ``vector_length`` of the parameters."""
         length = self.recipe.params.vector_length
-        return self.stages.run(
-            name,
-            lambda folder: embed_documents(
-                self.load_encoder(encoded),
-                self.store,
-                folder,
-                self.communicator,
-                length=length,
-                combine=self.recipe.reading.combine,
-            ),
-            inputs={"texts": self.checksums["texts"], "length": length} | self._reading,
-            after=[encoded],
-            by_all=True,
-        )
+
+        def make(folder: Path) -> Record:
+            encoder, store = self.load_encoder(encoded), self.store
+            if encoded.name == FINE_TUNING and encoder.frozen_layers is not None:
+                store = self._frozen or self._with_frozen_layers(encoder, encoded.record["precision"])
+                encoder.compute_in("off")
+            combine = self.recipe.reading.combine
+            return embed_documents(encoder, store, folder, self.communicator, length=length, combine=combine)
+
+        inputs = {"texts": self.checksums["texts"], "length": length} | self._reading
+        return self.stages.run(name, make, inputs=inputs, after=[encoded], by_all=True)
 
     def refined_tree(self, features: Stage | None, embeddings: Stage, number: int = 0) -> Stage:
         """Build one of the rankers' label trees from features and embeddings."""

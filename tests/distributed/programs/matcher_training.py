@@ -17,7 +17,7 @@ from tests.matcher.tiny import DIM, LABELS, TREE, WORDS, TinyEncoder, documents,
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import TokenStore
-from xmc_tf.encoder import Encoder
+from xmc_tf.encoder import Encoder, frozen_states
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates import CandidateSampler, LevelData, parents_matched
@@ -70,7 +70,7 @@ store = open_store("tokens", texts)
 tasks = levels_of(TREE, Y, max_match_clusters=LABELS, weights=True)
 
 
-def one_level(folder, params, encoder=None):
+def one_level(folder, params, encoder=None, store=store):
     """Train the second level; return the rest of it."""
     encoder, task = encoder or TinyEncoder(), tasks[1]
     head = LabelHead.for_level(strategy, task.level, task.nr_nodes, encoder.dim, task.splits, params)
@@ -83,7 +83,7 @@ def one_level(folder, params, encoder=None):
     return {
         "losses": result.losses,
         "head": world.allgather_array(head.local()).tolist(),
-        "vectors": encode(encoder, store, np.arange(8)).tolist(),
+        "vectors": encode(encoder, store, np.arange(8)).tolist(),  # of tokens, or of the output of frozen layers
         "route": head.scorer.choice.route if head.scorer.choice else params.route,
     }
 
@@ -103,6 +103,10 @@ def levels():
     )  # fmt: skip
     bert = Encoder.from_config(config, pooling="mean", seed=1)
     found["bert"] = one_level(FOLDER / f"bert {world.size}", changed(max_steps=6), bert)
+    upper = Encoder.from_config(config, pooling="mean", seed=1)
+    upper.freeze("1")
+    states = store.with_states(frozen_states(upper, store, np.arange(len(store))))
+    found["upper"] = one_level(FOLDER / f"upper {world.size}", changed(max_steps=6), upper, states)
     found["all levels"] = all_levels()
     return found
 

@@ -52,6 +52,7 @@ class ModernBert(Architecture):
         out="attn.Wo", out_norm="attn_norm", inner=("mlp.Wi",), outer="mlp.Wo", outer_norm="mlp_norm", pooler="",
     )  # fmt: skip
     attention = LocalRotaryAttention
+    after_layers = ("final_norm",)
 
     def check(self, fields: Fields) -> None:
         super().check(fields)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.network.attention import Attention, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
 from xmc_tf.encoder.network.parts import Parts
@@ -24,6 +25,7 @@ class Architecture:
     attention: ClassVar[type[Attention]] = Attention
     pooling: ClassVar[str] = "cls"  # the default; "pooler" only if the files have weights for it
     cls_is_last: ClassVar[bool] = False  # the classification token is a document's last
+    after_layers: ClassVar[tuple[str, ...]] = ("pooler",)  # names of weights that only follow the last layer
 
     def field(self, name: str) -> str:
         """Return the name in config.json of a field of BERT."""
@@ -107,6 +109,32 @@ class Architecture:
     def layer_order(self, config: EncoderConfig) -> list[int]:
         """Return, for each layer, the index of the weights that it uses."""
         return list(range(config.layers))
+
+    def frozen_layers(self, config: EncoderConfig, train_layers: str) -> int | None:
+        """Return the number of lower layers to freeze, with the embeddings; None if all weights are trained.
+
+        ``train_layers`` is "all", "half" or the number of upper layers to train.
+        """
+        if train_layers == "all":
+            return None
+        if self.layer_order(config) != list(range(config.layers)):
+            raise InputError(
+                f"--train-layers {train_layers}: the layers of {self.name} share their weights, so none can be frozen",
+                expected="all", received=train_layers, fix="use --train-layers all, or another encoder",
+            )  # fmt: skip
+        trained = -(-config.layers // 2) if train_layers == "half" else int(train_layers)
+        if trained > config.layers:
+            raise InputError(
+                "--train-layers exceeds the number of layers of the encoder",
+                expected=f"at most {config.layers}, half or all", received=train_layers,
+                fix=f"use --train-layers {config.layers}, which freezes only the embeddings, or --train-layers all",
+            )  # fmt: skip
+        return config.layers - trained
+
+    def is_frozen(self, name: str, frozen_layers: int) -> bool:
+        """Return whether a weight is frozen: those of lower layers, and those that lower and upper layers share."""
+        kind, _, rest = name.partition(".")
+        return int(rest.partition(".")[0]) < frozen_layers if kind == "layer" else kind not in self.after_layers
 
     def embedding_weights(self, config: EncoderConfig) -> Iterator[Weight]:
         names, width = self.names_of(config), config.embedding_width
