@@ -9,7 +9,6 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.incremental.documents import APPENDED
@@ -91,16 +90,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.accepted:
         corrected = model.with_corrections(texts, labels, threads=arguments.threads)
         corrected.save(folder)
-        print(f"{printable(folder)}: labels of {len(texts):,} documents corrected")
+        print(f"{folder}: labels of {len(texts):,} documents corrected")
         return
     grown = model.with_documents(
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
     grown.save(folder)
     before, now = (int(one.metadata.content.get(APPENDED, 0)) for one in (model, grown))
-    done = f"{printable(folder)}: {now - before:,} documents appended; {grown.nr_labels:,} labels"
+    done = f"{folder}: {now - before:,} documents appended; {grown.nr_labels:,} labels"
     if added := grown.nr_labels - model.nr_labels:
-        names = [repr(printable(name)) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
+        names = [repr(name) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
         some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""
         done += f", {added:,} of them new{some}"  # the names reveal a wrong separator
     print(done)

@@ -17,7 +17,6 @@ from xmc_tf.common.folders.model_parts import EXPORT, MODEL
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.models.folder import CARD, MARK, is_foreign
@@ -170,7 +169,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     exported = export_model(parts, output, options, warmup, precision=arguments.weights)
     print(exported.table())
-    print(f"{printable(str(output))}: {exported.bytes / 1e6:,.1f} MB of variables")
+    print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
     if parts.reads_text:
         print(
             "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving loads it as is"
@@ -217,7 +216,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
             chosen, measured = export_measured(model, output, arguments.weights or "auto", texts, csr_matrix(truth))
             print(measured.table("float32", "8 bits"))
             print(f"the encoder's matrices have {'8 bits' if chosen == 'int8' else 'float32'}")
-    print(f"{printable(str(output))}: use it with -m")
+    print(f"{output}: use it with -m")
 
 
 def export_measured(

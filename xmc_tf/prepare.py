@@ -9,7 +9,6 @@ from pathlib import Path
 
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.summary import summary_of
@@ -49,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     store = prepare(table, output, table_options(arguments))
     summary = summary_of(store)
     about = json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}"
-    print(printable(about, keep="\n"))
+    print(about)
 
 
 if __name__ == "__main__":

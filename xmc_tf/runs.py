@@ -13,7 +13,6 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.progress import span
 from xmc_tf.metrics import format_table, percent
 from xmc_tf.params import add_force, add_verbosity
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.action == "delete":
         for number in arguments.runs:
             run = delete_run(store, number)
-            print(printable(f"run {number} is deleted; its model stays in {run.model}"))
+            print(f"run {number} is deleted; its model stays in {run.model}")
     elif arguments.action == "predictions":
         _write_predictions(store, runs[0].id, Path(arguments.output))
     elif arguments.json:
@@ -109,7 +108,7 @@ def _write_predictions(store: TableStore, number: int, path: Path) -> None:
 
 
 def _print(text: str) -> None:
-    print(printable(text, keep="\n"), file=sys.stdout)
+    print(text, file=sys.stdout)
 
 
 def list_text(runs: Sequence[Run]) -> str:

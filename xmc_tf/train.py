@@ -22,7 +22,6 @@ from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.jobs.linear import train_rankers
@@ -164,7 +163,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
             summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
     finished()
     if summary is not None:
-        print(printable(summary, keep="\n"))
+        print(summary)
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xmc_tf.common.process.terminal import printable, printable_json
+from xmc_tf.common.process.terminal import PrintableOutput, printable, printable_json
 from xmc_tf.prepare import main as prepare_main
 
 _SHOW = """
@@ -57,7 +57,8 @@ def test_json_stays_json():
     assert printable(text) == text
 
 
-def test_a_result_and_an_unknown_argument_show_the_name_of_a_file_escaped(tmp_path, capsys):
+def test_a_result_and_an_unknown_argument_show_the_name_of_a_file_escaped(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", PrintableOutput(sys.stdout))
     table = tmp_path / "data.csv"
     table.write_text("text,label\n" + "a text,x\nanother,y\n" * 20, encoding="utf-8")
     output = tmp_path / "red\x1b[31m.sqlite"

@@ -7,7 +7,6 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import check_output_folder
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import read_metadata, read_names
@@ -49,13 +48,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     new = only_new(lines, names) if arguments.skip_known else lines
     if arguments.dry_run:
         check_new(label_vocabulary(new).preferred, names)
-        shown = [f"  {len(names) + at:>9,}  {printable(line)}" for at, line in enumerate(new[:_SHOWN])]
+        shown = [f"  {len(names) + at:>9,}  {line}" for at, line in enumerate(new[:_SHOWN])]
         more = [f"  … {len(new) - _SHOWN:,} more"] if len(new) > _SHOWN else []
-        heading = f"would add {len(new):,} labels to the {len(names):,} of {printable(str(model))}:"
+        heading = f"would add {len(new):,} labels to the {len(names):,} of {model}:"
         print("\n".join([heading, *shown, *more]))
     else:
         count = add_labels(model, new, arguments.output)
-        print(f"{printable(arguments.output)}: {count:,} labels, {len(new):,} of them added")
+        print(f"{arguments.output}: {count:,} labels, {len(new):,} of them added")
     if len(new) < len(lines):
         print(f"left out {len(lines) - len(new):,} names that the model has already")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_threads, add_verbosity
@@ -43,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = XRLinear.load(arguments.model_folder)
     merged = model.with_merged_labels(groups, threads=arguments.threads)
     merged.save(folder)
-    print(f"{printable(folder)}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
+    print(f"{folder}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_verbosity
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = XRLinear.load(arguments.model_folder)
     smaller = model.without_labels(load_names(arguments.names))
     smaller.save(folder)
-    print(f"{printable(folder)}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
+    print(f"{folder}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
 from xmc_tf.params import add_force, add_model, add_threads, add_verbosity
@@ -73,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     audit = model.audit(texts, labels, documents=documents, most=arguments.most, threads=arguments.threads)
     ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}
     page = write_audit(audit, arguments.output, f"Labels of {Path(arguments.table).name}", ids)
-    print(f"{printable(str(page.with_name(FINDINGS)))}: {audit}\n{printable(str(page))}")
+    print(f"{page.with_name(FINDINGS)}: {audit}\n{page}")
 
 
 if __name__ == "__main__":

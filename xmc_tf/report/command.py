@@ -12,7 +12,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.results import over_all_labels
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # A model card must not measure documents that may have been used in training.
     card = arguments.model_folder[0] if split == TEST else None
     path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)
-    print(printable(str(path)))
+    print(path)
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable, printable_json
+from xmc_tf.common.process.terminal import printable_json
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
@@ -124,7 +124,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.report:
         path = write_report(inputs, args.report)
         if not args.json:
-            print(f"\nreport: {printable(str(path))}")
+            print(f"\nreport: {path}")
 
 
 def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model, _ = load_model(arguments.model_folder, CollectiveStrategy(world))
     export_model(arguments.output, model, arguments.model_folder, arguments.only_topk)
     if world.rank == 0:
-        print(f"{printable(arguments.output)}: history -> the {arguments.only_topk} next of {model.nr_items:,} items")
+        print(f"{arguments.output}: history -> the {arguments.only_topk} next of {model.nr_items:,} items")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity, truth
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
@@ -69,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         a.min_rating, a.min_item_count, a.min_user_count, a.max_user_count, a.max_bad_rows,
     )  # fmt: skip
     data = prepare(paths, a.output, options)
-    print(printable(json.dumps(data.header) if a.json else _summary(data), keep="\n"))
+    print(json.dumps(data.header) if a.json else _summary(data))
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:

@@ -17,7 +17,6 @@ from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.process.resuming import finished, resume_hint
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import SequenceParams, add_verbosity, load_sequence_params
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
@@ -111,7 +110,7 @@ def _train(communicator: Communicator, params: SequenceParams, folder: Path, wor
     if rank == 0:
         if result.stopped_early:
             _LOG.info("stopped after %d steps: no better validation among the last %d", result.steps, params.patience)
-        print(f"{printable(str(folder))}: test " + ", ".join(f"{name} {value:.4f}" for name, value in test.items()))
+        print(f"{folder}: test " + ", ".join(f"{name} {value:.4f}" for name, value in test.items()))
         shutil.rmtree(work)
 
 
