@@ -65,6 +65,7 @@ lint: setup  ## check style, formatting, types and wording
 	  || { echo "formatting differs; fix: make format"; exit 1; }
 	@$(PY) -m mypy --no-error-summary
 	@$(PY) tools/check_words.py
+	@$(PY) tools/check_pages.py
 	@echo "lint: clean"
 
 format: setup  ## format the code

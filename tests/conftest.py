@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from collections import Counter
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -87,6 +88,16 @@ def chromium():
 
     if BINARY is None:
         missing("chromium", "Chromium is not installed: no page was opened in a browser")
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    """Count which inputs of a test with random ones are refused: if all are, or none, it tests nothing."""
+    counts = Counter()
+    yield counts
+    for name in {name for name, _ in counts}:
+        assert counts[name, True], f"{name}: no input was refused"
+        assert counts[name, False], f"{name}: all inputs were refused"
 
 
 @pytest.fixture(autouse=True, scope="module")

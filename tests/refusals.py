@@ -1,5 +1,6 @@
 """Calls that are refused with an error of the user's input."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,3 +21,17 @@ def refused(said: str | Iterable[str], call: Callable[..., Any], *arguments: Any
     missing = [] if isinstance(said, str) else [text for text in said if text not in str(caught.value)]
     assert not missing, str(caught.value)
     return caught.value
+
+
+def tried(
+    outcomes: Counter[tuple[str, bool]], name: str, call: Callable[..., Any], *arguments: Any, **options: Any
+) -> Any:
+    """Return the result of a call, or None where it raises an InputError with a name in its message; count which."""
+    message = ""
+    try:
+        result = call(*arguments, **options)
+    except InputError as error:
+        result, message = None, str(error)
+    assert name in message or not message
+    outcomes[name, bool(message)] += 1
+    return result

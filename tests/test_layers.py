@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from xmc_tf.__main__ import MODULES
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "xmc_tf"
 
+LOWER = {"plan", "server", "tree.show"}
 # From the bottom up. A part may import from the rows below its own, never from its own row.
 LAYERS = [
     ["common"],
@@ -29,37 +32,8 @@ LAYERS = [
     ["report"],
     ["annif", "sklearn", "mlflow", "jobs", "sequences", "labels", "linear"],
     ["server"],
-    [
-        "__main__",
-        "train",
-        "predict",
-        "encode",
-        "evaluate",
-        "explain",
-        "append",
-        "report.audit",
-        "labels.add",
-        "labels.remove",
-        "labels.merge",
-        "export",
-        "launch",
-        "plan.__main__",
-        "check",
-        "preprocess",
-        "prepare",
-        "runs",
-        "demo",
-        "playground",
-        "linear.train",
-        "linear.predict",
-        "linear.evaluate",
-        "sequences.prepare",
-        "sequences.train",
-        "report.command",
-        "sequences.predict",
-        "sequences.evaluate",
-        "sequences.export",
-    ],
+    # Command lines, but for those of packages that lie lower.
+    ["__main__", "plan.__main__", *sorted({name.removeprefix("xmc_tf.") for name in MODULES.values()} - LOWER)],
 ]
 COMMAND_LINES = LAYERS[-1]
 

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from tests.audit.cases import planted
 from tests.refusals import refused
-from xmc_tf import InputError, XRLinear
+from xmc_tf import XRLinear
 from xmc_tf.audit import KINDS
 
 
@@ -113,14 +113,8 @@ def test_the_same_with_any_number_of_threads(collection, model, audit):
     assert model.audit(collection.texts, collection.labels, threads=1).findings == audit.findings
 
 
-def test_too_few_documents(collection, model):
+def test_what_cannot_be_audited_is_refused(collection, model):
+    unknown = [["of another collection"]] * len(collection.texts)
     refused("too few documents", model.audit, collection.texts[:5], collection.labels[:5])
-
-
-def test_no_label_is_known(collection, model):
-    with pytest.raises(InputError, match="no document has a label that the model knows"):
-        model.audit(collection.texts, [["of another collection"]] * len(collection.texts))
-
-
-def test_names_of_documents_must_fit(collection, model):
+    refused("no document has a label that the model knows", model.audit, collection.texts, unknown)
     refused("number of document names", model.audit, collection.texts, collection.labels, documents=["one"])

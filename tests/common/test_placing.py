@@ -141,18 +141,6 @@ def test_a_linked_folder_stays_a_link_and_the_working_folder_stays_the_same(tmp_
     assert word_of(Path()) == "newer"
 
 
-def test_a_mount_point_is_filled_in_place(tmp_path, monkeypatch):
-    folder = tmp_path / "volume"
-    folder.mkdir()
-    number = folder.stat().st_ino
-    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == folder)
-    for word in ("old", "new"):
-        place(folder, word)
-        assert word_of(folder) == word
-        assert folder.stat().st_ino == number
-        assert not hidden(folder)
-
-
 def test_an_error_while_filling_leaves_only_the_old_folder(box):
     def fail(part):
         fill(part, "new")
@@ -266,20 +254,26 @@ def test_a_file_added_to_the_old_folder_at_the_last_moment_is_kept(box, monkeypa
     assert foreign_of(box) == ["rewritten", "events", "mine"]
 
 
-def test_a_mount_point_keeps_files_that_the_new_folder_shares_with_the_old_one(tmp_path, monkeypatch):
+def test_a_mount_point_is_filled_in_place_and_keeps_files_that_the_new_folder_shares_with_the_old_one(
+    tmp_path, monkeypatch
+):
     """A model to which documents are appended shares its unchanged parts with the model that it replaces."""
     folder = tmp_path / "volume"
-    place(folder, "old")
-    (folder / "notes.txt").write_text("of the user")
+    folder.mkdir()
+    number = folder.stat().st_ino
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == folder)
+    for word in ("older", "old"):
+        place(folder, word)
+        assert word_of(folder) == word
+    (folder / "notes.txt").write_text("of the user")
     with placing.placed_folder(folder, KIND) as part:
         fill(part, "old")
         for name in ("parts/0.bin", "names.txt"):
             (part / name).unlink()
             os.link(folder / name, part / name)
     assert word_of(folder) == "old"
-    assert (folder / "parts" / "0.bin").read_text() == "old"
     assert (folder / "notes.txt").read_text() == "of the user"
+    assert folder.stat().st_ino == number
     assert not hidden(folder)
 
 

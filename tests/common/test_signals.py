@@ -81,6 +81,14 @@ STUBBORN = {
         """,
         "others end with 143\n",
     ),
+    "a busy thread": (
+        """
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        atexit.register(print, "exit function", flush=True)
+        there()
+        """,
+        "exit function\n",
+    ),
     "a task of a pool": (
         """
         signals.GRACE_S = 0.5
@@ -131,6 +139,17 @@ def test_a_signal_ends_a_command_without_a_traceback_in_spite_of(what):
     body, out = STUBBORN[what]
     command = f"def main(argv):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
     assert ended_by(command, signal.SIGTERM) == (143, out, "interrupted by SIGTERM\n")
+
+
+def test_a_command_ends_although_a_thread_is_busy():
+    body = """
+    def main(argv):
+        atexit.register(print, "exit function", flush=True)
+        threading.Thread(target=time.sleep, args=(600,)).start()
+    """
+    command = [sys.executable, "-c", BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "exit function\n", "")
 
 
 def test_ignored_signals_stay_ignored():

@@ -1,6 +1,5 @@
 """Tests of the wire format: values arrive unchanged, and damaged bytes only raise its error."""
 
-import math
 import pickle
 import re
 import struct
@@ -108,16 +107,12 @@ def test_values_arrive_unchanged(value):
 @pytest.mark.parametrize(
     "value",
     [
-        float("nan"), -float("nan"), math.inf, -0.0, [0.0, -0.0, math.nan], [1, True], [1.0, 1], [2**63, 0], [-(2**63)],
-        {}, [], (), set(), frozenset({1}), {"b": 1, "a": 2}, "\ud800", "", b"", range(0), range(5, -7, -3),
-        np.zeros((0, 7)), np.zeros((3, 0, 2), "<U4"), np.array(5), np.float32(-0.0), np.bool_(True),
-        np.datetime64("2020-01-01"), np.arange(6, dtype=">i4"), np.dtype("S3"),
-        np.asfortranarray(np.arange(6).reshape(2, 3)), np.longdouble(1) / 3, Path("/x y/\udcff"),
-        Pair(1, Pair(2, None)),
+        [1, True], [1.0, 1], [2**63, 0], [-(2**63)], "\ud800", Path("/x y/\udcff"), np.array(5), np.longdouble(1) / 3,
+        np.datetime64("2020-01-01"), np.arange(6, dtype=">i4"), np.asfortranarray(np.arange(6).reshape(2, 3)),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_edge_cases(value):
+def test_values_that_are_rarely_drawn(value):
     same(unpack(pack(value)), value)
 
 

@@ -130,8 +130,11 @@ def test_no_matrix_at_all(path, content):
     assert "is not a matrix" in message_of(path)
 
 
-def test_missing_file_and_folder(tmp_path, path):
+def test_what_is_no_archive_of_ours(tmp_path, path):
     assert "does not exist" in message_of(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("data.npy", b"abc")
+    assert "has an unsupported compression" in message_of(path)
     assert "is a folder" in message_of(tmp_path)
 
 
@@ -200,9 +203,3 @@ def test_many_equal_values_are_no_bomb(path, monkeypatch):
     assert load_matrix(path).nnz == 200_000
     np.savez_compressed(path, data=np.ones(1_000_000, np.float32))
     refused("zip bomb", read_npz, path)
-
-
-def test_unusual_compression(path):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("data.npy", b"abc")
-    assert "has an unsupported compression" in message_of(path)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.refusals import refused
+from tests.refusals import refused, tried
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import LabelledText
 
@@ -31,6 +31,7 @@ def test_other_fields_and_tabs_in_texts(tmp_path):
     assert LabelledText(text_pos=1, maxsplit=1).texts(path) == ["text\twith tabs"]
     assert LabelledText(text_pos=0, label_pos=1).texts(path) == ["id"]
     assert LabelledText(text_pos=2).texts(path) == ["with tabs"]
+    refused("--text-pos is out of range", LabelledText, text_pos=-1)
 
 
 def test_values_and_relevances(tmp_path):
@@ -66,10 +67,6 @@ def test_lines_that_cannot_be_read(tmp_path, text, said):
         LabelledText().labels(written(tmp_path, text), 5)
 
 
-def test_positions_from_the_end_are_refused():
-    refused("--text-pos is out of range", LabelledText, text_pos=-1)
-
-
 WORDS = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]))
 
 
@@ -82,11 +79,6 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
     assert [np.flatnonzero(row).tolist() for row in Y.toarray()] == [sorted(labels) for labels, _ in rows]
 
 
-@given(st.text(min_size=1))
-def test_anything_is_read_or_refused(tmp_path_factory, text):
-    path, said = written(tmp_path_factory.mktemp("any"), text), "in.txt"
-    try:
-        LabelledText().labels(path, 3)
-    except InputError as error:
-        said = str(error)
-    assert "in.txt" in said
+@given(st.text(min_size=1) | st.text("012\t,a", min_size=1))
+def test_anything_is_read_or_refused(tmp_path_factory, outcomes, text):
+    tried(outcomes, "in.txt", LabelledText().labels, written(tmp_path_factory.mktemp("any"), text), 3)

@@ -1,14 +1,12 @@
-import itertools
 import json
 from functools import partial
 
 import numpy as np
-import pytest
 import scipy.sparse as smat
 
 from tests.refusals import refused
 from xmc_tf.demo import corpus as corpus_module
-from xmc_tf.demo.corpus import build, collect, is_built, originals, package_folders
+from xmc_tf.demo.corpus import build, collect, is_built, originals
 from xmc_tf.demo.sources import words
 from xmc_tf.tables.preparation import prepare
 
@@ -106,27 +104,3 @@ def test_files_are_written_once_and_again_when_versions_change(tmp_path, monkeyp
     assert about["packages"] == {"numpy": "1"}
     assert about["train"] == len(first["X.trn.txt"].splitlines()) == smat.load_npz(folder / "Y.trn.npz").shape[0]
     assert about["labels"] == len(first["labels.txt"].splitlines()) == smat.load_npz(folder / "Y.tst.npz").shape[1]
-
-
-def test_the_installed_packages_give_what_is_promised():
-    pytest.importorskip("tensorflow")
-    folders = package_folders(corpus_module.PACKAGES)
-    assert folders.keys() == corpus_module.PACKAGES.keys()
-    corpus = collect({name: folders[name] for name in ("h5py", "keras", "numba", "numpy", "optree")})
-    texts = corpus.train + corpus.test
-    assert len(texts) >= 2000
-    assert len(corpus.test) >= 300
-    assert len(corpus.names) >= 500
-    assert all("\n" not in text and text.strip() for text in texts)
-    frequency = np.sort(np.asarray(corpus.train_labels.sum(axis=0)).ravel())
-    assert frequency[0] >= 5
-    # A long tail: the upper tenth of the labels has more documents than the lower half together.
-    assert frequency[-len(frequency) // 10 :].sum() > frequency[: len(frequency) // 2].sum()
-    runs = {run for text in corpus.train for run in _runs(text)}
-    known = [np.mean([run in runs for run in _runs(text)]) for text in corpus.test]
-    assert np.mean(known) < 0.3
-
-
-def _runs(text):
-    found = words(text)
-    return list(itertools.pairwise(itertools.pairwise(itertools.pairwise(found))))

@@ -20,9 +20,9 @@ from tests.distributed.on_hosts import (
     rankers,
     start,
 )
-from tests.docs.page_blocks import blocks
 from tests.files import contents
 from tests.pipeline.corpus import train_flags, write_corpus
+from tools.docs.blocks import blocks
 
 pytestmark = [pytest.mark.distributed, pytest.mark.full]
 

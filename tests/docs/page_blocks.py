@@ -12,55 +12,22 @@ import shlex
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tests.distributed.launch import BIN, ENVIRONMENT, REPOSITORY
+from tools.docs.blocks import Block, blocks, commands
+from tools.docs.examples import RUN
 from xmc_tf.__main__ import MODULES
 from xmc_tf.params import model_place
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering
 from xmc_tf.server.page.routes import page_application
 
-RUN = ("python", "bash")
-SHOWN = ("text", "yaml", "toml", "ini", "csv", "json")
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = re.compile(r"[|&;<>$`*(]|^(?!xmc-tf [a-z]|python -m xmc_tf\.)")
 _CLUSTER = re.compile(r"\b(horovodrun|mpiexec|xmc-tf launch|xmc_tf\.launch)\b")
-
-
-@dataclass(frozen=True)
-class Block:
-    """A code block of a page."""
-
-    page: Path
-    line: int  # of its first line of code
-    language: str
-    code: str
-    follows: bool  # whether only blank lines are between it and the block before
-    start: int  # where the code begins in the page's text
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
-
-
-def blocks(page: Path) -> list[Block]:
-    """Return the code blocks of a page, in order."""
-    text, found, end = page.read_text(encoding="utf-8"), [], -1
-    for match in _FENCE.finditer(text):
-        follows = end >= 0 and not text[end : match.start()].strip()
-        found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[1], match[2], follows, match.start(2)))
-        end = match.end()
-    return found
-
-
-def commands(block: Block) -> list[str]:
-    """Return the command lines of a block, with continued lines joined, without comments."""
-    joined = re.sub(r"\s*\\\n\s*", " ", block.code)
-    lines = (re.sub(r"(^|\s+)#.*$", "", line).strip() for line in joined.splitlines())
-    return [line for line in lines if line]
 
 
 class Reader:

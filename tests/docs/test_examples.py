@@ -16,13 +16,14 @@ import pytest
 import tensorflow as tf
 
 import xmc_tf
-from tests.docs.page_blocks import Reader, blocks, commands, run_page
-from tests.docs.shown_outputs import compared
+from tests.docs.page_blocks import Reader, run_page
 from tests.docs.test_pages import parsed
 from tests.docs.tiny_data import write_files
 from tests.serving.stand_in import rest
 from tools.docs import examples
+from tools.docs.blocks import blocks, commands
 from tools.docs.public_names import docstring, documented
+from tools.docs.shown_outputs import compared
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.linear import train

@@ -7,8 +7,6 @@ from onnx import numpy_helper
 
 from tests.encoder.tiny import CASES, documents, perturbed, shared_encoder, tiny_encoder
 from tests.refusals import refused
-from xmc_tf.common.threads import thread_count
-from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.config import ACTIVATIONS
 from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
 from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, write_encoder
@@ -75,14 +73,6 @@ def test_the_configuration_knows_the_activations_of_both_runtimes(tmp_path):
         runtime = both(encoder, tmp_path / name)
         ids, mask = documents("bert")
         np.testing.assert_allclose(runtime.embed(ids, mask), encoder(ids, mask).numpy(), atol=3e-6, err_msg=name)
-
-
-def test_any_encoder_is_read_without_an_export(tmp_path):
-    encoder = perturbed(tiny_encoder("albert groups", "mean"))
-    encoder.save(tmp_path)
-    ids, mask = documents("albert groups")
-    found = OnnxEncoder.load(tmp_path, pooling="cls", threads=thread_count(-1)).embed(ids, mask)
-    np.testing.assert_allclose(found, Encoder.load(tmp_path, pooling="cls")(ids, mask), atol=3e-6)
 
 
 def test_a_runtime_is_chosen_by_the_files_and_by_the_packages(tmp_path, monkeypatch):

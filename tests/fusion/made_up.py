@@ -1,5 +1,7 @@
 """Documents of features, whose labels are not easy to tell apart."""
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
@@ -20,6 +22,17 @@ def documents(count=600, labels=60, seed=0):
         X[row, rng.choice(own[chosen].ravel(), 4)] = 1
         X[row, rng.integers(0, 500, 8)] += 1
     return csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True)), csr_matrix(Y)
+
+
+def assert_calibrated(found, truth, edges, atol, labels=None, least=0):
+    """Check that the share of right answers is their mean probability, within each range of two edges."""
+    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    right = np.asarray(truth[rows, found.indices]).ravel()
+    chosen = np.ones(found.nnz, bool) if labels is None else np.isin(found.indices, labels)
+    for low, high in pairwise(edges):
+        some = chosen & (found.data >= low) & (found.data < high)
+        assert some.sum() > least, (low, high)
+        assert abs(found.data[some].mean() - right[some].mean()) < atol, (low, high)
 
 
 def mentions_of(precisions: spmatrix) -> Mentions:

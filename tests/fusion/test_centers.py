@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random
 
-from tests.fusion.made_up import mentions_of
+from tests.fusion.made_up import assert_calibrated, mentions_of
 from tests.refusals import refused
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion import centers as module
@@ -84,12 +84,7 @@ def test_answers_are_better_and_probabilities_right(learned):
     (without, with_centers), (vectors, truth, scores) = learned
     before, found = (one.combine(scores, None, 10, vectors=vectors) for one in (without, with_centers))
     assert precision(found, truth, 3) > precision(before, truth, 3) + 0.05
-    rows = np.repeat(np.arange(2500), np.diff(found.indptr))
-    right = np.asarray(truth[rows, found.indices]).ravel()
-    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 1.0)):
-        some = (found.data >= low) & (found.data < high)
-        assert some.sum() > 100
-        assert abs(found.data[some].mean() - right[some].mean()) < 0.05, (low, high)
+    assert_calibrated(found, truth, (0.0, 0.2, 0.5, 1.0), 0.05, least=100)
 
 
 def test_labels_that_are_added_change_no_probability(learned):

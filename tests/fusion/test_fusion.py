@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
-from tests.fusion.made_up import mentions_of
+from tests.fusion.made_up import assert_calibrated, mentions_of
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Decision, Fusion, ProbabilityModel, decide
@@ -51,12 +51,7 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
 
 def test_probabilities_are_calibrated_on_other_documents(fusion):
     scores, evidence, truth = made_up(seed=1)
-    found = fusion.combine(scores, evidence, 30)
-    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    right = np.asarray(truth[rows, found.indices]).ravel()
-    for low, high in ((0.0, 0.1), (0.1, 0.3), (0.3, 0.6), (0.6, 1.0)):
-        some = (found.data >= low) & (found.data < high)
-        assert abs(found.data[some].mean() - right[some].mean()) < 0.04, (low, high)
+    assert_calibrated(fusion.combine(scores, evidence, 30), truth, (0.0, 0.1, 0.3, 0.6, 1.0), 0.04)
 
 
 def test_a_required_precision_is_reached_on_other_documents(fusion):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix, diags, random, vstack
 
-from tests.fusion.made_up import mentions_of
+from tests.fusion.made_up import assert_calibrated, mentions_of
 from xmc_tf.fusion import Fusion, hidden_labels
 
 LABELS, ROWS = 60, 4000
@@ -21,17 +21,6 @@ def made_up(seed=0, weak=(), factor=1.0):
     return scores, mentions_of(precision), csr_matrix((rng.random((ROWS, LABELS)) < probability).astype(np.float32))
 
 
-def assert_fair(found, truth, labels):
-    """Check that probabilities of some labels are the shares that are right."""
-    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    right = np.asarray(truth[rows, found.indices]).ravel()
-    some = np.isin(found.indices, labels)
-    assert some.sum() > 1000
-    for low, high in ((0.0, 0.2), (0.2, 0.4), (0.4, 1.0)):
-        within = some & (found.data >= low) & (found.data < high)
-        assert abs(found.data[within].mean() - right[within].mean()) < 0.06, (low, high)
-
-
 def learned(scores, mentions, truth, elsewhere):
     """Return a fusion that knew other documents, without the hidden labels."""
     Y = csr_matrix(vstack([truth, elsewhere], format="csr"))
@@ -46,8 +35,8 @@ def test_hidden_labels_teach_how_often_labels_with_nothing_but_a_name_are_right(
     fusion.log_documents[new] = 0
     scores, mentions, truth = made_up(seed=1, weak=new)
     found = fusion.combine(scores, mentions, LABELS)
-    assert_fair(found, truth, new)
-    assert_fair(found, truth, np.setdiff1d(np.arange(LABELS), new))
+    for labels in (new, np.setdiff1d(np.arange(LABELS), new)):
+        assert_calibrated(found, truth, (0.0, 0.2, 0.4, 1.0), 0.06, labels, 100)
 
 
 def test_labels_that_nobody_uses_are_less_probable():
@@ -64,12 +53,7 @@ def test_labels_that_nobody_uses_are_less_probable():
     fusion.log_documents[unused] = 0
     scores, mentions, truth = made_up(seed=1, weak=unused, factor=0.4)
     truth = csr_matrix(truth @ diags(used))
-    found = fusion.combine(scores, mentions, 10)
-    rows = np.repeat(np.arange(ROWS), np.diff(found.indptr))
-    some = np.isin(found.indices, unused)
-    right = np.asarray(truth[rows[some], found.indices[some]]).ravel()
-    assert some.sum() > 500
-    assert abs(found.data[some].mean() - right.mean()) < 0.03
+    assert_calibrated(fusion.combine(scores, mentions, 10), truth, (0.0, 1.0), 0.03, unused, 500)
 
 
 def test_a_tenth_of_the_labels_with_documents_is_hidden_in_each_fold():

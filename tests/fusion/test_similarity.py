@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix, random, vstack
 
-from tests.fusion.made_up import mentions_of
+from tests.fusion.made_up import assert_calibrated, mentions_of
 from tests.refusals import refused
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
@@ -56,13 +56,7 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     fusion.save(tmp_path / "fusion")
     vectors, truth = texts(3000)
     found = Fusion.load(tmp_path / "fusion").combine(scores, nothing, LABELS, vectors=vectors)
-    rows = np.repeat(np.arange(3000), np.diff(found.indptr))
-    right = np.asarray(truth[rows, found.indices]).ravel()
-    new = np.isin(found.indices, hidden)
-    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 1.0)):
-        some = new & (found.data >= low) & (found.data < high)
-        assert some.sum() > 100
-        assert abs(found.data[some].mean() - right[some].mean()) < 0.06, (low, high)
+    assert_calibrated(found, truth, (0.0, 0.2, 0.5, 1.0), 0.06, hidden, 100)
     nobody = csr_matrix(scores.shape, dtype=np.float32)
     some = fusion.combine(nobody, nothing, LABELS, vectors=vectors, allowed=np.array([0, 1, 2]))
     assert set(some.indices.tolist()) == {0}

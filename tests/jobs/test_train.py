@@ -8,6 +8,7 @@ import pytest
 from tests.jobs.conftest import documents, write_table
 from xmc_tf import XRLinear, evaluate
 from xmc_tf.common.errors import InputError
+from xmc_tf.jobs.linear import warn_of_case
 from xmc_tf.tables.runs import predictions_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.train import main
@@ -144,3 +145,9 @@ def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):
     with pytest.raises((InputError, FileNotFoundError), match=message):
         main(flags)
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]  # no data set is made for nothing
+
+
+def test_labels_that_differ_by_case_alone_are_counted(caplog):
+    warn_of_case(["Historia", "musiikki", "historia", "HISTORIA", "straße", "STRASSE"])
+    assert "(3 of 6, such as" in caplog.text
+    assert "'Historia' and 'historia'" in caplog.text

@@ -54,24 +54,6 @@ def test_linear_is_the_ranker_over_the_whole_tree(problem, method):
         np.testing.assert_allclose(head.local(), whole.levels[number].weights.T.toarray(), rtol=1e-5, atol=1e-6)
 
 
-def test_linear_uses_only_matched_documents(problem):
-    """Each parent's rows equal those of rankers trained on the parent's documents alone."""
-    _, tasks, vectors = problem
-    task = tasks[2]
-    matched = parents_matched(task, "tfn", tasks[1].targets)
-    head = head_of(task)
-    bootstrap(head, "linear", task=task, matched=matched, vectors=vectors)
-    whole = head.local()
-    for parent in range(task.nr_parents):
-        rows = np.flatnonzero(matched[:, [parent]].toarray().ravel())
-        first, last = task.splits[parent], task.splits[parent + 1]
-        targets = csr_matrix(task.targets[rows][:, first:last] != 0).astype(np.float32)
-        level = LinearLevelParams(threshold=0.0, Cp=100.0, Cn=100.0)
-        params = RankerParams(hlm_args=LinearChainParams("tfn", level))
-        alone = train_rankers(as_features(vectors[rows]), targets, None, params=params)
-        np.testing.assert_allclose(whole[first:last], alone.levels[0].weights.T.toarray(), rtol=0.05, atol=0.02)
-
-
 def test_the_linear_head_scores_normalised_vectors(problem):
     _, tasks, vectors = problem
     head = head_of(tasks[0], scaling=Scaling(True, 3.0))

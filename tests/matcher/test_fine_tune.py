@@ -89,18 +89,6 @@ def changed(**values):
     return dataclasses.replace(PARAMS, **values)
 
 
-def test_it_learns(world):
-    result, encoder, head = world.train(changed(max_steps=60, learning_rate=0.03))
-    assert result.steps == len(result.losses) == 60
-    assert np.mean(result.losses[-5:]) < 0.3 * np.mean(result.losses[:5])
-    vectors = encode(encoder, world.store, np.arange(60))
-    scores = vectors @ head.local()[:, :-1].T + head.local()[:, -1]
-    best = scores.argmax(axis=1)
-    right = np.asarray(world.task.targets[np.arange(60), best]).ravel() > 0
-    assert right.mean() > 0.7
-    assert head.table.slots == {}
-
-
 def test_training_equals_plain_keras(world):
     """The reference uses the same batches, a dense head, an AdamW for each part, and one clipping."""
     params = changed(weight_decay=0.1, max_grad_norm=0.3, max_steps=12, max_active_matching_labels=None)
@@ -140,6 +128,7 @@ def test_training_equals_plain_keras(world):
     np.testing.assert_allclose(result.losses, wanted, rtol=1e-4)
     np.testing.assert_allclose(head.local(), rows.numpy(), rtol=1e-3, atol=3e-4)
     np.testing.assert_allclose(encoder.kernel.numpy(), plain.kernel.numpy(), rtol=1e-3, atol=3e-4)
+    assert head.table.slots == {}  # their memory is free for the next level
 
 
 def test_accumulated_batches_make_one_step(world):

@@ -10,7 +10,6 @@ from xmc_tf.matcher.tasks import levels_of
 from xmc_tf.tree import LabelTree
 
 TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
-Y = csr_matrix([[1, 1, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], dtype=np.float32)
 
 
 def products(tree, values):
@@ -44,13 +43,6 @@ def test_equal_to_products_with_the_matrices_of_the_tree(world):
             assert task.nr_nodes == tree.level_sizes[task.level]
             assert task.nr_parents == tree.level_sizes[task.level - 1]
             np.testing.assert_array_equal(task.splits, tree.splits[task.level - 1])
-
-
-def test_by_hand():
-    top, labels = levels_of(TREE, Y, max_match_clusters=5, weights=True)
-    assert top.targets.toarray().tolist() == [[1, 2], [1, 0], [0, 0]]
-    assert labels.targets.toarray().tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
-    assert levels_of(TREE, Y, max_match_clusters=5)[0].targets.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
 
 
 def test_zeros_are_no_labels_and_duplicates_count_once():

@@ -6,8 +6,8 @@ import scipy.sparse as smat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.metrics.reference import reference
 from tests.refusals import refused
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main as evaluate
 from xmc_tf.linear.evaluate import main as linear_evaluate
@@ -19,19 +19,6 @@ PREDICTED = smat.csr_matrix(np.array([[0.5, 0, 0.9, 0], [0, 0.25, 0.25, 0], [0.1
 BY_HAND = """==== evaluation results ====
 prec   = 0.00 33.33 22.22
 recall = 0.00 50.00 50.00"""
-
-
-def reference(truth, predicted, topk):
-    """Return the numbers by their definition, document by document."""
-    precision, recall = np.zeros(topk), np.zeros(topk)
-    for row in range(truth.shape[0]):
-        labels = set(np.flatnonzero(truth[row]))
-        ranked = sorted(np.flatnonzero(predicted[row]), key=lambda label: (-predicted[row, label], label))
-        for k in range(topk):
-            found = len(labels & set(ranked[: k + 1]))
-            precision[k] += found
-            recall[k] += found / max(len(labels), 1)
-    return precision / truth.shape[0] / np.arange(1, topk + 1), recall / truth.shape[0]
 
 
 def test_by_hand():
@@ -49,9 +36,10 @@ def test_by_definition(seed, documents, labels, topk, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation, "DOCUMENTS", block)
         lines = pecos_lines(smat.csr_matrix(predicted), smat.csr_matrix(truth), topk).splitlines()
-    precision, recall = reference(truth, predicted, topk)
-    assert lines[1] == "prec   = " + " ".join(f"{100 * value:.2f}" for value in precision)
-    assert lines[2] == "recall = " + " ".join(f"{100 * value:.2f}" for value in recall)
+    every, gains = np.ones(labels, bool), np.ones(labels)
+    at = [reference(truth > 0, predicted, predicted > 0, k, gains, every) for k in range(1, topk + 1)]
+    for line, name, measure in zip(lines[1:], ("prec  ", "recall"), ("P", "R"), strict=True):
+        assert line == f"{name} = " + " ".join(f"{100 * (one[measure] if one else 0):.2f}" for one in at)
 
 
 @pytest.fixture
@@ -86,9 +74,10 @@ def test_several_predictions_have_their_names_before_them(files, capsys):
     assert [lines[2], lines[6]] == ["prec   = 0.00", "prec   = 66.67"]
 
 
-def test_a_list_of_cut_offs_does_not_fit_the_layout(files):
-    with pytest.raises(InputError, match=r"-k 1,3 does not fit --layout pecos(.|\n)*use -k 3, or --layout table"):
-        linear_evaluate(["-y", "y.npz", "-p", "p.npz", "-k", "1,3"])
+def test_what_does_not_fit_the_layout(files):
+    message = r"-k 1,3 does not fit --layout pecos(.|\n)*use -k 3, or --layout table"
+    refused(message, linear_evaluate, ["-y", "y.npz", "-p", "p.npz", "-k", "1,3"])
+    refused("does not fit the truth", pecos_lines, PREDICTED[:2], TRUTH)
 
 
 def test_json_and_report_beside_the_layout(files, capsys):
@@ -96,7 +85,3 @@ def test_json_and_report_beside_the_layout(files, capsys):
     assert capsys.readouterr().out.startswith("{")
     linear_evaluate(["-y", "y.npz", "-p", "p.npz", "-k", "3", "--report", "out"])
     assert capsys.readouterr().out == BY_HAND + "\n\nreport: out/report.html\n"
-
-
-def test_other_shapes_are_refused(files):
-    refused("does not fit the truth", pecos_lines, PREDICTED[:2], TRUTH)

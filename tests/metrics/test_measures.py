@@ -50,25 +50,8 @@ def test_propensity_scores_by_hand():
     assert overall.at("PSnDCG", 1) == pytest.approx(2 / (4 + 1))
 
 
-def test_the_best_that_can_be_reached_counts_as_one():
-    gains = np.array([4.0, 1.0, 2.0, 1.0, 1.0])
-    ideal = rows([(0, 0.9), (2, 0.8)], [(1, 0.5)], [])
-    overall = measure(TRUTH, ideal, [1, 3], gains=gains)[0]
-    for name in ("PSP", "PSnDCG"):
-        assert overall.values[name] == pytest.approx([1, 1])
-
-
 def test_propensity_scores_are_left_out_without_gains():
     assert set(measure(TRUTH, PREDICTION, [1])[0].values) == set(MEASURES) - {"PSP", "PSnDCG", "P-near", "P-sibling"}
-
-
-def test_rows_may_be_in_any_order_and_ties_go_to_the_lower_label():
-    prediction = rows([(4, 0.5), (0, 0.1), (3, 0.5), (1, 0.9)])
-    assert top_labels(prediction, 4).tolist() == [[1, 3, 4, 0]]
-
-
-def test_short_rows_are_filled_up():
-    assert top_labels(rows([(3, 0.5)], []), 2).tolist() == [[3, -1], [-1, -1]]
 
 
 def test_an_explicit_zero_is_a_prediction_but_no_truth():
@@ -76,8 +59,7 @@ def test_an_explicit_zero_is_a_prediction_but_no_truth():
     overall = measure(rows([(3, 0), (1, 1)]), rows([(3, 0.5), (1, 0.0)]), [1, 2])[0]
     assert overall.values["P"] == pytest.approx([0, 0.5])
 
-
-def test_entries_stored_twice_are_one_label_with_the_sum_of_the_scores():
+    # Entries stored twice are one label with the sum of the scores.
     twice = rows([(3, 0.3), (1, 0.5), (3, 0.3)])
     assert top_labels(twice, 3).tolist() == [[3, 1, -1]]
     assert measure(rows([(3, 1), (3, 1)]), twice, [1])[0].at("R", 1) == 1
@@ -123,10 +105,6 @@ def test_the_buckets_add_up_to_the_whole():
 )
 def test_what_cannot_be_measured_raises_an_error(ks, prediction, words):
     refused(words, measure, TRUTH, prediction, ks, name="pred.npz")
-
-
-def test_no_documents_are_no_measurement():
-    refused("no documents", measure, smat.csr_matrix((0, 5)), smat.csr_matrix((0, 5)), [1])
 
 
 @st.composite
@@ -176,6 +154,10 @@ def test_measures_equal_their_definitions(problem):
                     assert np.isnan(value) or value == 0
                 else:
                     assert measures.at(name, k) == pytest.approx(expected[name]), (measures.bucket, name, k)
+
+
+def test_no_documents_are_no_measurement():
+    refused("no documents", measure, smat.csr_matrix((0, 5)), smat.csr_matrix((0, 5)), [1])
 
 
 def test_a_notebook_shows_a_table():

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from tests.label_names.cases import many
 from tests.refusals import refused
+from tests.serving.cases import assert_export_answers
 from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.incremental.added_labels import add_labels
@@ -91,14 +92,8 @@ def test_the_export_answers_as_the_model(folders):
     names, texts, _ = many()
     more = XRLinear.load(folders / "more")
     asked = [*texts[:30], "sea ice and quantum chemistry", "quantum", names[3], ""]
-    more.export(folders / "served" / "1", only_topk=8)
-    served = LocalModel(folders / "served" / "1")
-    expected, found = more.predict(asked, only_topk=8), served.predict(asked)
-    assert found.shape == expected.shape
-    assert np.array_equal(found.indptr, expected.indptr)
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.allclose(found.data, expected.data, atol=1e-5)
-    paths = served.ask([asked[30]], "paths")
+    assert_export_answers(more, folders / "served" / "1", asked, only_topk=8)
+    paths = LocalModel(folders / "served" / "1").ask([asked[30]], "paths")
     new = int(np.flatnonzero(paths["labels"][0] == 41)[0])
     assert (paths["nodes"][0, new] == -1).all()
     assert paths["names"][0, new] == b"sea ice (Arctic)"

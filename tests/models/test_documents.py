@@ -314,15 +314,9 @@ def test_training_data_that_is_none(train, texts, labels, columns, message):
     refused(message, train, texts, labels, **columns)
 
 
-def test_an_encoder_reads_no_features():
+def test_what_a_method_does_not_take(model):
     refused("texts contains features", XTransformer.train, np.eye(4), LABELS)
-
-
-def test_several_documents_are_not_explained(model):
     refused(r"one document is explained at a time(.|\n)*for text in texts", model.explain, TITLES)
-
-
-def test_a_misspelt_argument_is_refused():
     with pytest.raises(TypeError, match="'txt'"):
         XRLinear.train(COLUMNS, "subjects", txt="title")
 

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 from scipy.sparse import csr_matrix, save_npz
 
-from tests.fusion.made_up import documents
+from tests.fusion.made_up import assert_calibrated, documents
 from tests.refusals import refused
+from tests.serving.cases import assert_export_answers
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.linear.train import main as train_command
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.serving.local import LocalModel
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,7 @@ def model():
 
 def test_scores_of_a_model_of_features_are_probabilities_and_rank_better(model):
     X, Y = documents(2000, seed=1)
-    found = model.predict(X)
-    right = np.asarray(Y[np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices]).ravel()
-    for low, high in ((0.1, 0.3), (0.3, 0.6), (0.6, 1.0)):
-        some = (found.data >= low) & (found.data < high)
-        assert some.sum() > 200
-        assert abs(found.data[some].mean() - right[some].mean()) < 0.08, (low, high)
+    assert_calibrated(model.predict(X), Y, (0.1, 0.3, 0.6, 1.0), 0.08, least=200)
     plain = XRLinear.train(*documents(), threads=1, probabilities=False)
     assert plain.evidence is None
     assert np.array_equal(plain.predict(X).toarray(), model.predict(X, scores="ranker").toarray())
@@ -118,11 +113,7 @@ def test_a_model_of_texts_without_names_and_its_export(tmp_path):
     model = XRLinear.train(texts, Y, threads=1)
     assert model.evidence is not None
     assert model.evidence.names is None
-    model.export(tmp_path / "1", min_precision=0.5)
-    expected, found = model.predict(texts[:50], min_precision=0.5), LocalModel(tmp_path / "1").predict(texts[:50])
-    assert expected.nnz > 50
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.allclose(found.data, expected.data, atol=1e-5)
+    assert assert_export_answers(model, tmp_path / "1", texts[:50], min_precision=0.5).nnz > 50
 
 
 def test_an_explanation_says_that_the_score_is_a_probability(model):

@@ -7,12 +7,12 @@ import pytest
 
 from tests.pipeline.corpus import LABELS, made_stages, run_train, texts_and_labels
 from tests.refusals import refused
+from tests.serving.cases import assert_export_answers
 from xmc_tf.fusion import Fusion
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import XTransformerParams
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.serving.local import LocalModel
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,11 @@ def test_the_model_predicts_probabilities(corpus, named):
     assert {"label_names", "fusion"} <= {path.name for path in named.folder.iterdir()}
     assert Fusion.load(named.folder / "fusion").nr_held_out == len(held_out_documents(160, 0)) == 16
     found, scores = named.predict(texts), named.predict(texts, scores="ranker")
+    assert np.diff(found.indptr).tolist() == [5] * 60
     assert ((found.data > 0) & (found.data < 1)).all()
     assert (found != scores).nnz
     few = named.predict(texts, threshold=0.2)
-    assert few.nnz == (found.data >= 0.2).sum()
+    assert 0 < few.nnz == (found.data >= 0.2).sum() < found.nnz
     refused("post-processor does not apply", named.predict, texts, scores="probability", post_processor="sigmoid")
 
 
@@ -60,10 +61,7 @@ def test_probabilities_without_names(corpus, caplog, tmp_path):
     explained = model.explain(texts[0], k=2)
     assert [label.score for label in explained.labels] == pytest.approx(found[0].data[:2].tolist(), abs=1e-6)
     assert {label.combined for label in explained.labels} == {"probability from rankers and the encoder"}
-    model.export(tmp_path / "1", only_topk=5)
-    expected, served = model.predict(texts, only_topk=5), LocalModel(tmp_path / "1").predict(list(texts.lines()))
-    assert np.array_equal(served.indices, expected.indices)
-    assert np.allclose(served.data, expected.data, atol=1e-5)
+    assert_export_answers(model, tmp_path / "1", list(texts.lines()), only_topk=5)
 
 
 @pytest.mark.full
@@ -75,11 +73,7 @@ def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
     assert [path.name for path in (corpus / "work" / "held-out" / "ensemble").iterdir()] == ["1"]
     again = XTransformer.load(corpus / "trees")
     assert (again.predict(texts) != model.predict(texts)).nnz == 0
-    model.export(tmp_path / "served" / "1", only_topk=5)
-    expected = model.predict(texts, only_topk=5)
-    found = LocalModel(tmp_path / "served" / "1").predict(list(texts.lines()))
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.allclose(found.data, expected.data, atol=1e-5)
+    assert_export_answers(model, tmp_path / "served" / "1", list(texts.lines()), only_topk=5)
 
 
 def test_an_effort_chooses_the_trees_of_the_rankers(corpus):

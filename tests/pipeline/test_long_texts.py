@@ -6,14 +6,12 @@ import logging
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
-from scipy.special import expit, logsumexp
 
 from tests.pipeline.corpus import TOPICS, write_encoder
 from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.windows import Reading
-from xmc_tf.encoder import embeddings
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xtransformer import TrainingRun, XTransformer
 from xmc_tf.params import (
@@ -128,28 +126,6 @@ def test_a_document_of_ten_windows_is_found_by_its_last_word(fixture, request):
             assert found < 0.4  # chance
         else:
             assert found > 0.8
-
-
-def test_the_score_of_the_head_is_the_largest_of_the_windows(by_mean, monkeypatch):
-    model, _ = by_mean
-    words = LENGTH - 2  # of a window
-    texts = [" ".join(TOPICS[(row + at // words) % 8] for at in range(words * row)) for row in range(1, 7)]
-    parts = [[" ".join(text.split()[low : low + words]) for low in range(0, words * 4, words)] for text in texts]
-
-    def scores(texts):
-        return model.predict(texts, only_topk=8, ensemble_method="transformer-only").toarray()
-
-    expected = []
-    for own in parts:
-        raw = scores([part for part in own if part])
-        totals = logsumexp(raw, axis=1, keepdims=True)
-        expected.append((raw - totals).max(axis=0) + totals.mean())
-    for at_once in (1 << 16, 5):
-        monkeypatch.setattr(embeddings, "WINDOWS_AT_ONCE", at_once)
-        np.testing.assert_allclose(scores(texts), expected, atol=1e-5)
-    label = model.explain(texts[-1], k=1).labels[0]
-    sources = {one.source: one.score for one in label.evidence}
-    assert sources["label head"] == pytest.approx(expit(expected[-1][label.label]), abs=1e-5)
 
 
 def test_another_reading_repeats_the_stages_that_depend_on_it(by_mean, by_max, truncating, trained):

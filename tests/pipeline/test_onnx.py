@@ -14,7 +14,6 @@ from xmc_tf.encoder.onnx.encoder import GRAPH
 from xmc_tf.export import export_measured
 from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.loading import load
-from xmc_tf.server.versions import ServedModel
 
 pytestmark = pytest.mark.full
 
@@ -135,9 +134,3 @@ def test_exports_that_cannot_be_are_refused(corpus, tuned, exported, tmp_path):
         load(exported, runtime="tensorflow").encode(["a text"])
     with pytest.raises(InputError, match="was exported for ONNX Runtime"):
         load(exported).export_parts()
-
-
-def test_a_server_has_the_runtime_of_its_flag(tuned):
-    served = ServedModel(tuned.folder, runtime="onnx")
-    assert served.current.model.runtime == "onnx"
-    assert "tensorflow_encoder" not in vars(served.current.model)

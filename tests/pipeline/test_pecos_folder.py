@@ -79,10 +79,6 @@ def test_the_label_head_predicts_as_computed_by_hand(pecos, loaded):
     assert both.shape == (len(TEXTS), LABELS)
 
 
-def test_embeddings(pecos, loaded):
-    np.testing.assert_allclose(loaded.encode(TEXTS), unit_rows(pecos.embeddings(TEXTS)), atol=1e-5)
-
-
 def test_saving_converts_it(pecos, loaded, tmp_path):
     refused("is the PECOS folder that this model was loaded from", loaded.save, pecos.folder)
     loaded.save(tmp_path / "ours")

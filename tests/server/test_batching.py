@@ -17,7 +17,7 @@ class _Model:
     """A model whose only label of a text is the text's length; it waits until it is released."""
 
     def __init__(self, release=True):
-        self.batches, self._go = [], threading.Event()
+        self.batches, self.asked, self._go = [], threading.Event(), threading.Event()
         if release:
             self._go.set()
 
@@ -25,6 +25,7 @@ class _Model:
         self._go.set()
 
     def predict(self, texts, k):
+        self.asked.set()
         self._go.wait(60)
         self.batches.append((list(texts), k))
         if "bad" in texts:
@@ -45,6 +46,12 @@ def test_negative_scores_are_kept_without_a_threshold():
     assert Version(1, Model(), None, default, 1).predict(["a"], 3)[0].scores.tolist() == [0.5, -0.25, -2.0]
 
 
+async def _until(condition):
+    """Let the other tasks run until something is so."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
 def _run(body, most=4, most_waiting=100):
     async def main():
         async with Batcher(most, most_waiting) as batcher:
@@ -58,10 +65,10 @@ def test_requests_that_wait_share_a_batch():
 
     async def body(batcher):
         first = asyncio.create_task(batcher.ask(model.predict, ["a"], 1))
-        await asyncio.sleep(0.05)  # it is being predicted
+        await _until(model.asked.is_set)
         texts = [["bb"], ["ccc", "dddd"], ["ee"], ["fff"], []]
         others = [asyncio.create_task(batcher.ask(model.predict, one, 1)) for one in texts]
-        await asyncio.sleep(0.05)
+        await _until(lambda: batcher.waiting == 6)
         model.release()
         return [[int(best.labels[0]) for best in await task] for task in (first, *others)]
 
@@ -103,14 +110,13 @@ def test_too_many_waiting_texts_are_refused_and_cancelled_ones_are_forgotten():
 
     async def body(batcher):
         waiting = [asyncio.create_task(batcher.ask(model.predict, ["a", "b"], 1)) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await _until(lambda: model.asked.is_set() and batcher.waiting == 6)
         with pytest.raises(OverloadedError):
             await batcher.ask(model.predict, ["c"], 1)
         waiting[2].cancel()
-        await asyncio.sleep(0.05)
+        await _until(lambda: batcher.waiting == 4)
         last = asyncio.create_task(batcher.ask(model.predict, ["c"], 1))
-        await asyncio.sleep(0)
-        assert batcher.waiting == 5
+        await _until(lambda: batcher.waiting == 5)
         model.release()
         await asyncio.gather(*waiting[:2], last)
         return batcher.waiting

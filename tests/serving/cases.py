@@ -83,6 +83,20 @@ def random_sparse(draw, rows, columns, density=0.2):
     return csr_matrix(X.astype(np.float32))
 
 
+def assert_export_answers(model, folder, texts, **options):
+    """Export a model; check that the export gives its predictions with the same options, and return these."""
+    from xmc_tf.serving.local import LocalModel  # which needs TensorFlow
+
+    model.export(folder, **options)
+    expected, found = model.predict(texts, **options), LocalModel(folder).predict(texts)
+    assert expected.nnz > 0
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.data, expected.data, rtol=0, atol=1e-5)
+    return expected
+
+
 def assert_same(labels, scores, expected, atol=1e-4):
     """Check that answers equal those of the rankers' own search, padded with label -1."""
     for row in range(expected.shape[0]):

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS, labels_of, many
 from tests.refusals import refused
+from tests.serving.cases import assert_export_answers
 from tests.words.small import small_dictionaries_in
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
-from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.name_matches import NameMatches
 from xmc_tf.serving.search import Beam
 
@@ -85,10 +85,5 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
     assert model.evidence is not None
     asked = [*texts[:40], names[0], "", "nothing"]
     for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
-        folder = tmp_path / "served" / str(number)
-        model.export(folder, **options)
-        expected, found = model.predict(asked, **options), LocalModel(folder).predict(asked)
-        assert np.array_equal(found.indptr, expected.indptr)
-        assert np.array_equal(found.indices, expected.indices)
-        assert np.allclose(found.data, expected.data, atol=1e-5)
+        assert_export_answers(model, tmp_path / "served" / str(number), asked, **options)
     refused("needs probabilities", model.export, tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session
 
+from tests.distributed.launch import REPOSITORY
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.refusals import refused
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
@@ -171,11 +172,6 @@ def test_the_path_to_each_label_is_that_of_the_tree(model, local):
                 assert len(set(examples)) == len(examples)
 
 
-def test_numbers_of_the_model_can_be_asked_for(local):
-    out = local.ask(["", ""], "about")
-    assert {name: value.tolist() for name, value in out.items()} == {"nr_labels": [60, 60], "k": [5, 5], "most": [8, 8]}
-
-
 def test_settings_change_the_answers(model, tmp_path):
     texts = [*documents(30, seed=10)[0], ""]
     settings = {"only_topk": 3, "beam_size": 2, "post_processor": "sigmoid", "threshold": 0.3}
@@ -287,5 +283,18 @@ def _broken(folder):
     (folder / "saved_model.pb").write_bytes(b"cut")
 
 
-def test_the_highest_version_is_taken(exported):
-    assert LocalModel(exported.parent).folder == exported
+PAGE = (REPOSITORY / "docs" / "explanation" / "serving.md").read_text()
+
+
+def test_the_signatures_are_those_of_an_exported_model(exported):
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
+    documented = {name: (inputs, outputs) for name, inputs, outputs in rows}
+    signatures = tf.saved_model.load(str(exported)).signatures
+    assert set(signatures) == set(documented) - {"embed"}  # this model has no encoder
+    for name, function in signatures.items():
+        inputs, outputs = documented[name]
+        for given in function.structured_input_signature[1]:
+            assert f"`{given}`" in inputs
+        if "the same" not in outputs or name == "paths":
+            for output in set(function.structured_outputs) - {"labels", "scores", "names"}:
+                assert f"`{output}`" in outputs

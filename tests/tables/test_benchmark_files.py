@@ -84,13 +84,6 @@ def test_equal_label_names_stay_apart(tmp_path):
     assert sorted(store.names) == ["(1)", "one", "one (2)"]
 
 
-@pytest.mark.parametrize("name", ["data.txt", "data.tsv", "data.txt.gz"])
-def test_pecos_lines(tmp_path, name):
-    store = prepare(_write(tmp_path / name, "0,2\ta text, with a comma\n1\ttwo\ttabs\n"), tmp_path / "out.sqlite", ALL)
-    assert list(store.texts("train")) == ["a text, with a comma", "two\ttabs"]
-    assert _labels(store) == [{"0", "2"}, {"1"}]
-
-
 def test_a_folder_of_texts_and_matrices(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()

@@ -19,6 +19,7 @@ from xmc_tf.data import save_matrix
 from xmc_tf.tables import preparation
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SplitOptions
 
@@ -279,6 +280,12 @@ def test_a_corrected_table_replaces_its_data_set(tmp_path, make, caplog):
         return {text: {names[at] for at in Y[row].indices} for row, text in enumerate(texts)}
 
     first = read(ROWS)
+    assert {text: {NAMES[int(name)] if name.isdigit() else name.removeprefix("http://") for name in names}
+            for text, names in first.items()} == {text: {label} for text, label in ROWS}  # fmt: skip
+    (tmp_path / "again").mkdir()
+    source = open_source(make(tmp_path / "again", ROWS))
+    passes = [(list(source.records()), source.read) for _ in range(2)]
+    assert passes[0] == passes[1], "the progress begins again"
     assert "data set: " not in caplog.text
     assert read(ROWS) == first
     assert "data set: reused (unchanged)" in caplog.text

@@ -56,50 +56,6 @@ def _json_lines(folder):
     return path
 
 
-def _annif_tsv(folder):
-    path = folder / "data.tsv"
-    uris = [" ".join(f"<{label}>" for label in labels).replace("by ", "by_") for _, labels in ROWS]
-    path.write_text("".join(f"{text}\t{uri}\n" for (text, _), uri in zip(ROWS, uris, strict=True)))
-    return path
-
-
-def _annif_folder(folder):
-    path = folder / "documents"
-    path.mkdir()
-    for number, (text, labels) in enumerate(ROWS):
-        (path / f"{number:03d}.txt").write_text(text)
-        if number % 2:
-            (path / f"{number:03d}.key").write_text("\n".join(labels))
-        else:
-            (path / f"{number:03d}.tsv").write_text("".join(f"<http://{one}>\t{one}\n" for one in labels))
-    return path
-
-
-def _frame(_):
-    return {"text": [text for text, _ in ROWS], "label": [labels for _, labels in ROWS]}
-
-
-def _parquet(folder):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    path = folder / "data.parquet"
-    parquet.write_table(arrow.table(_frame(None)), path)
-    return path
-
-
-@pytest.mark.parametrize("make", [_csv, _sqlite, _json_lines, _annif_tsv, _annif_folder, _frame, _parquet])
-def test_every_kind_of_table_gives_the_same_data_set(tmp_path, make):
-    table = make(tmp_path)
-    source = open_source(table)
-    first, second = ((list(source.records()), source.read) for _ in range(2))
-    assert first == second, "the progress begins again"
-    store = prepare(table, tmp_path / "out.sqlite")
-    found = {text: {label.replace("_", " ") for label in labels} for text, labels in _content(store).items()}
-    assert found == {text: set(labels) for text, labels in ROWS}
-    summary = summary_of(store)
-    assert summary.documents == {"train": 48, "validation": 6, "test": 6}
-    assert (summary.labels, summary.pairs, summary.only_in_test) == (5, 120, 0)
-
-
 def test_texts_and_labels_of_a_split_belong_together(tmp_path):
     store = prepare(_csv(tmp_path), tmp_path / "out.sqlite")
     names, expected = store.names, {text: set(labels) for text, labels in ROWS}

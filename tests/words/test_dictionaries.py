@@ -45,8 +45,7 @@ def test_a_form_in_lower_case_is_preferred():
     for entries in ([("Lost", "Los"), ("lost", "lose")], [("lost", "lose"), ("Lost", "Los")]):
         assert lemmas_of(made_dictionary(entries))["lost"] == "lose"
 
-
-def test_a_form_that_is_a_lemma_of_others_keeps_its_own_lemma():
+    # A form that is a lemma of others keeps its own lemma.
     found = lemmas_of(made_dictionary([("saw", "see"), ("saws", "saw")]))
     assert (found["saws"], found["saw"], found["see"]) == ("saw", "see", "see")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.docs.page_blocks import Block
+from tools.docs.blocks import Block
 
 ANY = "…"
 _NUMBER = re.compile(r"\d[\d,]*(?:\\\.\d+)?")  # in a pattern, where a point is escaped
