@@ -25,3 +25,14 @@ def test_the_kth_largest_number():
         numbers = draw.integers(-5, 5, count).astype(np.float32)
         for k in range(1, count + 1):
             assert kth_largest(numbers.copy(), k) == np.sort(numbers)[-k]
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 40])
+def test_a_heap_keeps_the_best_and_ties_go_to_the_lower_number(most):
+    scores = np.random.default_rng(most).integers(0, 9, 30).astype(np.float32)
+    kept, values, size = np.zeros(most, np.int64), np.zeros(most, np.float32), 0
+    for number, score in enumerate(scores):
+        size = ordering.offer(kept, values, size, most, number, score)
+    ordering.sort_best_first(kept, values, size)
+    assert kept[:size].tolist() == np.lexsort((np.arange(30), -scores))[:most].tolist()
+    assert np.array_equal(values[:size], scores[kept[:size]])

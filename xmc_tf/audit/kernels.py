@@ -3,6 +3,7 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.ordering import offer, sort_best_first
 
 LEAST_SIMILARITY = 0.05
 SHARPNESS = (3.0, 6.0, 10.0)  # a larger value gives the most similar documents more weight
@@ -17,55 +18,6 @@ def gradient_sums(binned, leaf, gradient, weight, nr_leaves, nr_bins):
             out[0, leaf[i], j, binned[i, j]] += gradient[i]
             out[1, leaf[i], j, binned[i, j]] += weight[i]
     return out
-
-
-@inner
-def _is_worse(values, ids, one, value, id_):
-    return values[one] < value or (values[one] == value and ids[one] > id_)
-
-
-@inner
-def _sink(values, ids, size, value, id_):
-    """Replace the worst entry of a heap, and restore the order of the heap."""
-    place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= size:
-            break
-        if below + 1 < size and _is_worse(values, ids, below + 1, values[below], ids[below]):
-            below += 1
-        if not _is_worse(values, ids, below, value, id_):
-            break
-        values[place], ids[place] = values[below], ids[below]
-        place = below
-    values[place], ids[place] = value, id_
-
-
-@inner
-def _keep_best(values, ids, size, value, id_):
-    """Add an entry to a heap of the best entries. If the heap is full, drop the worst. Return the heap's size."""
-    if size == len(values):
-        if _is_worse(values, ids, 0, value, id_):
-            _sink(values, ids, size, value, id_)
-        return size
-    place = size
-    while place > 0:
-        above = (place - 1) // 2
-        if _is_worse(values, ids, above, value, id_):
-            break
-        values[place], ids[place] = values[above], ids[above]
-        place = above
-    values[place], ids[place] = value, id_
-    return size + 1
-
-
-@inner
-def _sort_heap(values, ids, size):
-    """Sort a heap, so that the best entry comes first."""
-    for last in range(size - 1, 0, -1):
-        value, id_ = values[last], ids[last]
-        values[last], ids[last] = values[0], ids[0]
-        _sink(values, ids, last, value, id_)
 
 
 @inner
@@ -133,13 +85,13 @@ def compare_documents(first, last, X, words, Y, labels, sizes, pairs, near, evid
                 continue
             alike = sums[0, other]
             if alike >= LEAST_SIMILARITY:
-                close = _keep_best(near_values[row], near_ids[row], close, alike, other)
+                close = offer(near_ids[row], near_values[row], close, near_ids.shape[1], other, alike)
             alike += _cosine(sums[1, other], sizes[row], sizes[other])
             if alike > 0:
-                size = _keep_best(values, ids, size, alike, other)
-        _sort_heap(near_values[row], near_ids[row], close)
+                size = offer(ids, values, size, most, other, alike)
+        sort_best_first(near_ids[row], near_values[row], close)
         near_counts[row] = close
-        _sort_heap(values, ids, size)
+        sort_best_first(ids, values, size)
         least = values[size - 1] if size == most else 0.0
         for pair in range(begins[row], begins[row + 1]):
             label, own, weight = of_pairs[pair], has[pair], weights[pair]

@@ -60,3 +60,54 @@ def kth_largest(numbers: np.ndarray, k: int) -> np.float32:
         else:
             break
     return numbers[place]
+
+
+@inner
+def _is_worse(score_a: float, node_a: int, score_b: float, node_b: int) -> bool:
+    """Return True if a ranks after b: its score is lower, or its score is equal and its number is higher."""
+    return score_a < score_b or (score_a == score_b and node_a > node_b)
+
+
+@inner
+def _sift_down(nodes: np.ndarray, scores: np.ndarray, at: int, size: int) -> None:
+    """Restore the heap order below position ``at``. The root of the heap is the worst node."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            return
+        if child + 1 < size and _is_worse(scores[child + 1], nodes[child + 1], scores[child], nodes[child]):
+            child += 1
+        if not _is_worse(scores[child], nodes[child], scores[at], nodes[at]):
+            return
+        scores[at], scores[child] = scores[child], scores[at]
+        nodes[at], nodes[child] = nodes[child], nodes[at]
+        at = child
+
+
+@inner
+def offer(nodes: np.ndarray, scores: np.ndarray, size: int, most: int, node: int, score: float) -> int:
+    """Insert a node into a heap of the ``most`` best nodes if it is good enough; return the size of the heap."""
+    if size == most:
+        if _is_worse(scores[0], nodes[0], score, node):
+            scores[0], nodes[0] = score, node
+            _sift_down(nodes, scores, 0, size)
+        return size
+    at = size
+    scores[at], nodes[at] = score, node
+    while at > 0:
+        parent = (at - 1) // 2
+        if not _is_worse(scores[at], nodes[at], scores[parent], nodes[parent]):
+            break
+        scores[at], scores[parent] = scores[parent], scores[at]
+        nodes[at], nodes[parent] = nodes[parent], nodes[at]
+        at = parent
+    return size + 1
+
+
+@inner
+def sort_best_first(nodes: np.ndarray, scores: np.ndarray, size: int) -> None:
+    """Sort such a heap from best to worst."""
+    for end in range(size - 1, 0, -1):
+        scores[0], scores[end] = scores[end], scores[0]
+        nodes[0], nodes[end] = nodes[end], nodes[0]
+        _sift_down(nodes, scores, 0, end)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
 
@@ -89,19 +88,9 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
     """Return a float64 copy with duplicates summed and rows sorted by descending score, ties by label id."""
     rows = _with_scores(prediction, prediction.data)
     rows.sum_duplicates()
-    indices, data = rows.indices.astype(np.int32), rows.data
-    _sort_rows(rows.indptr.astype(np.int64), indices, data)
-    return smat.csr_matrix((data, indices, rows.indptr), shape=rows.shape)
-
-
-@kernel
-def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sort each row by descending score, in place. The sort is stable, so tied labels stay in ascending order."""
-    for row in range(len(indptr) - 1):
-        begin, end = indptr[row], indptr[row + 1]
-        order = np.argsort(-data[begin:end], kind="mergesort")
-        indices[begin:end] = indices[begin:end][order]
-        data[begin:end] = data[begin:end][order]
+    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    order = np.lexsort((-rows.data, row_of))  # stable, so tied labels stay in ascending order
+    return smat.csr_matrix((rows.data[order], rows.indices[order], rows.indptr), shape=rows.shape)
 
 
 def _with_scores(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:

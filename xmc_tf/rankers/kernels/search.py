@@ -3,6 +3,7 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.ordering import offer, sort_best_first
 from xmc_tf.rankers.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
 from xmc_tf.rankers.kernels.layout import (
     blocks_of,
@@ -113,57 +114,6 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, pla
 
 
 @inner
-def _worse(score_a, node_a, score_b, node_b):
-    """Return True if a ranks after b: its score is lower, or its score is equal and its number is higher."""
-    return score_a < score_b or (score_a == score_b and node_a > node_b)
-
-
-@inner
-def _sift_down(nodes, scores, at, size):
-    """Restore the heap order below position ``at``. The root of the heap is the worst node."""
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            return
-        if child + 1 < size and _worse(scores[child + 1], nodes[child + 1], scores[child], nodes[child]):
-            child += 1
-        if not _worse(scores[child], nodes[child], scores[at], nodes[at]):
-            return
-        scores[at], scores[child] = scores[child], scores[at]
-        nodes[at], nodes[child] = nodes[child], nodes[at]
-        at = child
-
-
-@inner
-def _offer(nodes, scores, size, most, node, score):
-    """Insert a node into a heap of the ``most`` best nodes if it is good enough; return the size of the heap."""
-    if size == most:
-        if _worse(scores[0], nodes[0], score, node):
-            scores[0], nodes[0] = score, node
-            _sift_down(nodes, scores, 0, size)
-        return size
-    at = size
-    scores[at], nodes[at] = score, node
-    while at > 0:
-        parent = (at - 1) // 2
-        if not _worse(scores[at], nodes[at], scores[parent], nodes[parent]):
-            break
-        scores[at], scores[parent] = scores[parent], scores[at]
-        nodes[at], nodes[parent] = nodes[parent], nodes[at]
-        at = parent
-    return size + 1
-
-
-@inner
-def _sort_best_first(nodes, scores, size):
-    """Sort a heap, whose root is the worst node, from best to worst."""
-    for end in range(size - 1, 0, -1):
-        scores[0], scores[end] = scores[end], scores[0]
-        nodes[0], nodes[end] = nodes[end], nodes[0]
-        _sift_down(nodes, scores, 0, end)
-
-
-@inner
 def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score, first, nodes, scores, sizes):
     """Fill the beams of a block of queries with the parents to start from (by default, all)."""
     for q in range(len(sizes)):
@@ -249,9 +199,9 @@ def search(
                     if raw[c] < least or chunks.children[begin + c] < 0:
                         continue
                     score = np.float32(chain(post, squash(post, raw[c]), parent))
-                    found[q] = _offer(best[q], best_scores[q], found[q], most, chunks.children[begin + c], score)
+                    found[q] = offer(best[q], best_scores[q], found[q], most, chunks.children[begin + c], score)
             for q in range(count):
-                _sort_best_first(best[q], best_scores[q], found[q])
+                sort_best_first(best[q], best_scores[q], found[q])
             nodes, best = best, nodes
             scores, best_scores = best_scores, scores
             sizes, found = found, sizes
