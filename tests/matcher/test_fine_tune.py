@@ -202,12 +202,11 @@ def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
 
 @pytest.mark.parametrize("more", [{"gradient_accumulation_steps": 2, "token_budget": 60}, {"xla": True}])
 def test_upper_layers_learn_from_the_output_of_the_frozen_ones(world, monkeypatch, more):
-    """As where it is computed again in each step: also for windows, and resumed. What is frozen has no slots."""
-    texts = [part for text in documents(60)[0] for part in np.split(text, [len(text) // 2])]
+    """As where it is computed again in each step, also for windows. What is frozen has no slots."""
     with TokenStore.create(world.folder / "windows") as writer:
-        writer.write(texts, np.full(60, 2))
+        writer.write([part for text in documents(60)[0] for part in np.array_split(text, 2)], np.full(60, 2))
     tokens = world.store = TokenStore.open(world.folder / "windows")
-    params, made = changed(max_steps=24 if "xla" not in more else 3, **more), []
+    params, made = changed(max_steps=4, **more), []
     monkeypatch.setattr(fine_tune, "make_optimizer", lambda *given: made.append(make_optimizer(*given)) or made[-1])
 
     def train(folder):
@@ -218,9 +217,8 @@ def test_upper_layers_learn_from_the_output_of_the_frozen_ones(world, monkeypatc
         return world.train(params, folder, (strategy, encoder, LabelHead.for_level(strategy, *level, params)))
 
     again, plain, _ = train("again")
-    states = frozen_states(plain, tokens, np.arange(len(tokens)))
-    world.store = tokens.with_states(states)
-    result, encoder, head = train("run")
+    world.store = tokens.with_states(frozen_states(plain, tokens, np.arange(len(tokens))))
+    result, encoder, _ = train("run")
     np.testing.assert_allclose(result.losses, again.losses, rtol=1e-3)
     for name, variable in tiny_encoder("bert").weights.items():
         same = np.array_equal(encoder.weights[name], variable)
@@ -228,13 +226,6 @@ def test_upper_layers_learn_from_the_output_of_the_frozen_ones(world, monkeypatc
     shapes = [tuple(one.shape) for one in made[-1].variables]
     assert shapes.count(tuple(encoder.weights["layer.1.inner.kernel"].shape)) == 2
     assert tuple(encoder.weights["words"].shape) not in shapes
-    if "xla" in more:
-        return
-    with interrupted_after_two_checkpoints(monkeypatch):
-        train("broken")
-    resumed, _, rows = train("broken")
-    assert (resumed.first_step, resumed.losses) == (20, result.losses[20:])
-    np.testing.assert_array_equal(rows.local(), head.local())
 
 
 def test_a_head_in_bfloat16_learns_and_resumes(world, monkeypatch):
