@@ -20,11 +20,12 @@ def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[in
         size = os.fstat(file.fileno()).st_size
         end = size if end is None else min(end, size)
         crc = 0
-        # Mapped piece by piece, so that no more than a piece counts as memory of this process.
+        # Mapped piece by piece, so that no more than a piece counts as memory of this process. Some network disks can
+        # only be mapped privately.
         for start in range(begin - begin % mmap.ALLOCATIONGRANULARITY, end, _PIECE):
             length = min(_PIECE, end - start)
             with (
-                mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=start) as content,
+                mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE, mmap.PROT_READ, offset=start) as content,
                 memoryview(content) as view,
                 view[max(begin - start, 0) :] as piece,
             ):
