@@ -5,14 +5,16 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from xmc_tf.report.page import labels, overview
 from xmc_tf.report.page.elements import clean, name, percent, thousands
 from xmc_tf.report.report import Report
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 GENERATOR = Markup('<meta name="generator" content="xmc_tf">')
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -47,8 +49,10 @@ def _file(name: str) -> Markup:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
     """Return the environment of the templates, which escape every text that is not Markup."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # commands without a report start sooner
+
     out = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
