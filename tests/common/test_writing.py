@@ -1,10 +1,12 @@
-"""Large arrays come to a file whole, however little the file takes at a time."""
+"""Large arrays come to a file whole, however little it takes at a time, and the folder of TensorBoard's files."""
 
 import io
 
 import numpy as np
 import pytest
 
+from tests.refusals import refused
+from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.files.writing import write_in_steps
 
 
@@ -39,3 +41,11 @@ def test_writes_end_where_pages_end(start):
     assert file.getvalue()[start:] == b"\x01" * 100_003
     assert all(end % 4096 == 0 for end in ends[:-1])
     assert ends[-1] == start + 100_003
+
+
+def test_a_file_is_no_folder_for_logs(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "logs"):
+        refused(f"{path} cannot hold TensorBoard's files", log_folder, path)
+    assert log_folder(tmp_path / "a" / "b") == str(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
