@@ -6,7 +6,6 @@ README comes first, and leaves a model and its export behind, which the others u
 import doctest
 import os
 import re
-import shlex
 import shutil
 from contextlib import nullcontext
 
@@ -17,11 +16,10 @@ import tensorflow as tf
 
 import xmc_tf
 from tests.docs.page_blocks import Reader, run_page
-from tests.docs.test_pages import parsed
 from tests.docs.tiny_data import write_files
 from tests.serving.stand_in import rest
 from tools.docs import examples
-from tools.docs.blocks import blocks, commands
+from tools.docs.blocks import blocks
 from tools.docs.public_names import docstring, documented
 from tools.docs.shown_outputs import compared
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
@@ -186,12 +184,3 @@ def run_docstring(name, text):
     doctest.DocTestRunner(Checker(), verbose=False, optionflags=flags).run(test, out=out.append, clear_globs=False)
     assert test.examples
     return "".join(out)
-
-
-@pytest.mark.parametrize("page", sorted(set(examples.pages()) - IN_TEST_PAGES), ids=lambda page: page.stem)
-def test_commands_that_are_not_run_are_understood(page):
-    for block in blocks(page):
-        for line in commands(block) if block.language == "text" else ():
-            found = re.search(r"(?:^|\s)(?:xmc-tf|python -m (?=xmc_tf)) +(.*)$", line)
-            if found and "…" not in line:
-                assert parsed(shlex.split(found[1])), f"{block}: {line}"
