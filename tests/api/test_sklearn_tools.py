@@ -35,7 +35,7 @@ def test_it_works_in_a_pipeline_on_texts_and_on_features():
 
 
 def test_grid_search_chooses_options_of_blocks():
-    grid = {"xmcclassifier__tfidf__max_features": [1, 100], "xmcclassifier__threshold": [0.3, 1.1]}
+    grid = {"xmcclassifier__tfidf__max_features": [1, 100], "xmcclassifier__threshold": [0.3, 1.0]}
     search = GridSearchCV(make_pipeline(small()), grid, cv=2).fit(TEXTS, indicators(LISTS))
     assert search.best_params_ == {"xmcclassifier__tfidf__max_features": 100, "xmcclassifier__threshold": 0.3}
     assert search.score(TEST_TEXTS, indicators(HELD_OUT)) == 1

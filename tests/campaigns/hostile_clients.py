@@ -1,31 +1,24 @@
 """Clients that a server must survive: broken, endless, slow, huge and vanishing requests.
 
-    python -m tests.campaigns.hostile_clients -m MODEL [--rounds 20]
-
-Starts ``xmc-tf serve`` with tight limits and sends all of them at once, while a well-behaved client compares its
-answers with those of the idle server. Then copies the model over the served one, again and again. Prints one JSON line,
-and lists what failed.
+All of them at once attack a server with tight limits, while a well-behaved client compares its answers with those of
+the idle server. Then the model is copied over the served one, again and again
+(``tests/server/test_hostile_clients.py``).
 """
 
-import argparse
 import contextlib
 import json
-import shutil
 import socket
 import struct
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from tests.campaigns.hostile_requests import GET, PREDICT, REQUESTS, post
-from tests.server.running import Running, running
+from tests.server.running import Running
 
 # Limits of the server: what a slow client may take, and what a large one.
 SECONDS, CONNECTIONS, LARGEST = 2, 80, 4 << 20
@@ -225,43 +218,3 @@ def overwrite(model: Path, served: Path, times: int) -> None:
     """Copy a model over the served one, without removing or renaming files."""
     for _ in range(times):
         subprocess.run(["cp", "-r", *map(str, model.iterdir()), str(served)], check=True)
-
-
-def main() -> None:
-    """Run the campaign; exit status 1 where something failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", required=True, type=Path)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--copies", type=int, default=100, help="copies of the model over the served one")
-    arguments = parser.parse_args()
-    faults: list[str] = []
-    with tempfile.TemporaryDirectory() as name:
-        log, served = Path(name, "log"), Path(name, "model")
-        shutil.copytree(arguments.model, served)
-        with running(served, *LIMITS, "--poll", "0.1", log=log) as server:
-            before = peak_mb(server)
-            with WellBehaved(server, ["word1 word2", "word3", ""]) as client:
-                for _ in range(arguments.rounds):
-                    faults += attack(server)
-                    faults += ["silent connections were kept"] * (flood(server) > 0)
-                    stalled(server)
-                overwrite(arguments.model, served, arguments.copies)
-            reloads = {
-                result: server.metric(f'xmc_tf_reloads_total{{result="{result}"}}') for result in ("loaded", "failed")
-            }
-            figures: dict[str, Any] = {"before_mb": round(before), "peak_mb": round(peak_mb(server))}
-        faults += ["a traceback in the log"] * ("Traceback" in log.read_text())
-    figures |= reloads | {
-        "rounds": arguments.rounds,
-        "copies": arguments.copies,
-        "right": client.right,
-        "refused": client.refused,
-        "wrong": client.wrong,
-    }
-    print("\n".join(faults), file=sys.stderr)
-    print(json.dumps({**figures, "faults": len(faults)}))
-    sys.exit(bool(faults or client.wrong))
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 
+from tests.refusals import refused
 from xmc_tf.check import __main__ as command
 from xmc_tf.check import exchanges, places
 from xmc_tf.check.links import Link, as_table, measure_links, rounds, slow_links
@@ -44,8 +45,7 @@ def test_collectives_of_a_single_rank_are_right_and_errors_are_detected():
 def test_a_single_rank_shares_any_folder_and_leaves_no_files(tmp_path):
     assert ranks_without(Solo(), tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="No such file"):
-        ranks_without(Solo(), tmp_path / "nowhere")
+    refused("No such file", ranks_without, Solo(), tmp_path / "nowhere")
 
 
 def test_tables_of_a_single_process_are_printed(capsys):
@@ -59,8 +59,7 @@ def test_tables_of_a_single_process_are_printed(capsys):
 
 def test_invalid_options_are_refused(tmp_path):
     for flag in ("--timeout", "--megabytes"):
-        with pytest.raises(InputError, match="above 0"):
-            command.main([flag, "0"])
+        refused("above 0", command.main, [flag, "0"])
     with pytest.raises(InputError, match="rank 0 cannot write to the shared folder"):
         command.main(["--megabytes", "0.5", "--shared-workdir", str(tmp_path / "none")])
 

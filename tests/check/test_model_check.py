@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from tests.files import flip
+from tests.refusals import refused
 from xmc_tf.check import __main__ as check
 from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, check_model
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 
 
@@ -158,11 +158,9 @@ def test_pipes_links_and_names_with_control_characters(model, pecos):
 
 def test_other_folders_are_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(InputError, match=r"is not a model|does not exist"):
-            check_model(folder)
+        refused(r"is not a model|does not exist", check_model, folder)
     write(tmp_path / "params.json", b"{}")  # parameters of something else
-    with pytest.raises(InputError, match="is not a model"):
-        check_model(tmp_path)
+    refused("is not a model", check_model, tmp_path)
 
 
 def test_the_command_exits_with_the_result_and_loads_no_tensorflow(model, capsys):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.refusals import refused
 from xmc_tf.collective.checkpoints.manifest import read_manifest
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 
 ROWS = 40
@@ -106,11 +106,7 @@ def test_input_functions_with_a_parameter_receive_an_input_context(tmp_path):
 def test_invalid_models_and_options_are_refused(tmp_path):
     strategy = CollectiveStrategy(Solo())
     layers = [keras.Input([2]), keras.layers.Dense(1)]
-    with pytest.raises(InputError, match="model without an optimizer"):
-        strategy.estimator(keras.Sequential(layers), tmp_path)
-    with pytest.raises(InputError, match="expected: a compiled Keras model"):
-        strategy.estimator(lambda: "model", tmp_path)
-    with pytest.raises(InputError, match="save_every"):
-        make_estimator(tmp_path, save_every=0)
-    with pytest.raises(InputError, match="have no batch"):
-        make_estimator(tmp_path).evaluate(lambda: batches(0))
+    refused("model without an optimizer", strategy.estimator, keras.Sequential(layers), tmp_path)
+    refused("expected: a compiled Keras model", strategy.estimator, lambda: "model", tmp_path)
+    refused("save_every", make_estimator, tmp_path, save_every=0)
+    refused("have no batch", make_estimator(tmp_path).evaluate, lambda: batches(0))

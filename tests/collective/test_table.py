@@ -7,9 +7,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.collective.tables.initial_values import BLOCK_ROWS
 from xmc_tf.collective.tables.table import make_table, table_of
-from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
 
 
@@ -87,5 +87,4 @@ def test_slots_are_created_on_demand_for_the_local_rows():
     ],
 )
 def test_invalid_tables_are_refused(options, said):
-    with pytest.raises(InputError, match=said):
-        make_table(**{"name": "words", "rows": 4, "dim": 3, **options})
+    refused(said, make_table, **{"name": "words", "rows": 4, "dim": 3, **options})

@@ -214,13 +214,15 @@ def launch(
     return run
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
+def wait_for(
+    condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition", often: float = 0.05
+) -> None:
     """Wait until ``condition()`` is true; it should become true in so many seconds on an idle machine."""
     end = time.monotonic() + PATIENCE * seconds
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come true in {PATIENCE * seconds:.0f} s")
-        time.sleep(0.05)
+        time.sleep(often)
 
 
 def is_running(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Tests of the communicator over Gloo, over MPI with and without Horovod's launcher, and alone."""
+"""Tests of the communicator and of the engines' operations: over Gloo, over MPI with and without Horovod, and alone."""
 
 import pytest
 
@@ -61,3 +61,24 @@ def test_an_error_on_one_rank_ends_all(launcher):
     assert "error: rank 1 was given nonsense" in given.ranks[1].output
     assert "Traceback" not in given.ranks[1].output
     assert given.leftovers == 0
+
+
+@pytest.mark.parametrize(
+    ("launch", "environment", "name", "package"),
+    [
+        (horovodrun, {}, "Horovod over Gloo", "horovod"),
+        pytest.param(
+            mpiexec, {"XMC_TF_COMMUNICATOR": "horovod"}, "Horovod over MPI", "horovod", marks=pytest.mark.full
+        ),
+        (mpiexec, {}, "mpi4py over Open MPI", "mpi4py"),
+    ],
+)
+def test_the_operations_of_an_engine(launch, environment, name, package):
+    """A process uses one engine only."""
+    options = {"imported": True} if launch is mpiexec else {}
+    run = launch("engine_operations.py", world=3, env=environment, **options)
+    assert [rank.result["rank"] for rank in run.ranks] == [0, 1, 2]
+    assert all(rank.result["engine"].startswith(name) for rank in run.ranks)
+    assert all(rank.result["packages"] == [package] for rank in run.ranks)
+    assert f"rank 0 of 3: {name}" in run.ranks[0].output
+    assert run.leftovers == 0

@@ -9,11 +9,14 @@ ways, in which one or all are killed, as chance has it. Copies of what some kill
 of ranks.
 """
 
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -53,22 +56,15 @@ def warmly(fast_start):
     return fast_start(True)
 
 
-def train(warmly, folder, model, plan=None, world=2, batch=None):
-    """Run the training, killed as planned; return the run and where it was killed."""
-    report = folder / f"{model}.report"
-    report.unlink(missing_ok=True)
-    told = {"report": str(report), "times": str(folder / f"{model}.times"), **(plan or {})}
+def train(warmly, folder, model, plan=None, world=2, batch=None, **options):
+    """Run the training, which the plan may have wait in a stage."""
+    told = {"times": str(folder / f"{model}.times"), **(plan or {})}
     more = [
         "-ns", "tfn+man", "--batch-size", batch or GLOBAL_BATCH // world, "--max-steps", 6, "--learning-rate", 0.003,
         "--probabilities", "false",
     ]  # fmt: skip
     flags = train_flags(folder, folder / model, *more)
-    run = horovodrun(
-        "killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, check=plan is None
-    )
-    if plan:
-        wait_for(report.exists, 20, f"the report of the kill ({plan}) of this run:\n{run.describe()}\n")
-    return run, json.loads(report.read_text()) if plan else None
+    return horovodrun("killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, **options)
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +103,21 @@ def assert_same(model, other, folder):
 
 
 def killed(warmly, folder, model, stage, after, victims, *, made=False):
-    """Run a training that is killed, check where it was killed, and return its output."""
-    plan = {"stage": stage, "after": after, "victims": victims, "made": made}
-    run, struck = train(warmly, folder, model, plan)
-    print(f"{model}: {struck['where']} after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
-    assert struck["where"].split(",")[0] == stage, run.describe()
-    assert struck["victims"] == victims
+    """Run a training that is killed in a stage, so many seconds after its beginning, and return its output."""
+    mark = folder / f"{model}.mark"
+    mark.unlink(missing_ok=True)
+
+    def strike(ranks):
+        wait_for(mark.exists, 900, f"{stage} of {model}", often=0.001)
+        time.sleep(after)
+        # Rank 0 last, which keeps all ranks in the stage.
+        for victim in sorted(victims, reverse=True):
+            with contextlib.suppress(ProcessLookupError):  # its launcher was faster
+                os.kill(int((ranks / f"{victim}.pid").read_text()), signal.SIGKILL)
+
+    plan = {"stage": stage, "mark": str(mark), "made": made}
+    run = train(warmly, folder, model, plan, check=False, during=strike)
+    print(f"{model}: {stage}, after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
     assert run.returncode not in (0, None), run.describe()
     # The model appears complete. While it is placed, the kill may come just after the rename.
     there = (folder / model).exists()
@@ -125,7 +130,7 @@ def assert_resumed_on(world, warmly, folder, model, uninterrupted):
     """Resume a copy of a killed training of two ranks on another number, by its command, with its batch per rank."""
     copy = f"{model}-on-{world}"
     shutil.copytree(folder / f"{model}.work", folder / f"{copy}.work")
-    run, _ = train(warmly, folder, copy, world=world, batch=GLOBAL_BATCH // 2)
+    run = train(warmly, folder, copy, world=world, batch=GLOBAL_BATCH // 2)
     assert "reused from an earlier run" in run.ranks[0].output
     found, expected = (precisions(one, folder) for one in (XTransformer.load(folder / copy), uninterrupted))
     print(f"{expected} uninterrupted, {found} on {world}")

@@ -15,10 +15,10 @@ from tests.features.test_over_ranks import over
 from tests.features.test_store import npy, rewrite
 from tests.features.texts import HARD, random_corpus
 from tests.files import contents
+from tests.refusals import refused
 from tests.words import reference
 from tests.words.keys import key_of
 from tests.words.small import LISTED, STEMS, small_dictionaries_in
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.features.graph.words import Lemmas
@@ -165,14 +165,11 @@ def folder(saved, tmp_path):
 def test_a_lexicon_that_is_incomplete(folder, name):
     content = (folder / f"{name}.npy").read_bytes()
     (folder / f"{name}.npy").write_bytes(content[:-1])
-    with pytest.raises(InputError, match=rf"{name}\.npy is damaged: its size"):
-        Tfidf.load(folder)
+    refused(rf"{name}\.npy is damaged: its size", Tfidf.load, folder)
     (folder / f"{name}.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(InputError, match=rf"{name}\.npy is damaged: its content"):
-        Tfidf.load(folder)
+    refused(rf"{name}\.npy is damaged: its content", Tfidf.load, folder)
     (folder / f"{name}.npy").unlink()
-    with pytest.raises(InputError, match=rf"{name}\.npy is missing"):
-        Tfidf.load(folder)
+    refused(rf"{name}\.npy is missing", Tfidf.load, folder)
 
 
 def damaged(name, array):
@@ -196,26 +193,22 @@ def test_a_lexicon_at_odds(folder, name):
     array = np.load(folder / f"{name}.npy")
     assert len(array), "the rule and the forms are there"
     rewrite(folder, f"{name}.npy", npy(damaged(name, array)))
-    with pytest.raises(InputError, match=r"(forms|lemma_of|endings|cuts|added_ends)\.npy has unexpected content"):
-        Tfidf.load(folder)
+    refused(r"(forms|lemma_of|endings|cuts|added_ends)\.npy has unexpected content", Tfidf.load, folder)
     rewrite(folder, f"{name}.npy", npy(array.astype(np.float64)))
-    with pytest.raises(InputError, match=rf"{name}\.npy has unexpected content") as caught:
-        Tfidf.load(folder)
-    assert str(np.dtype(FIELDS[name])) in str(caught.value)
+    caught = refused(rf"{name}\.npy has unexpected content", Tfidf.load, folder)
+    assert str(np.dtype(FIELDS[name])) in str(caught)
 
 
 def test_a_cut_that_is_longer_than_its_word(folder):
     rewrite(folder, "cuts.npy", npy(np.full_like(np.load(folder / "cuts.npy"), 1000)))
-    with pytest.raises(InputError, match=r"cuts\.npy has unexpected content"):
-        Tfidf.load(folder)
+    refused(r"cuts\.npy has unexpected content", Tfidf.load, folder)
 
 
 def test_a_lexicon_without_a_stamp(folder):
     header = json.loads((folder / "params.json").read_text())
     del header["files"]["cuts.npy"]
     (folder / "params.json").write_text(json.dumps(header))
-    with pytest.raises(InputError, match=r"params\.json has unexpected content\n.*cuts\.npy"):
-        Tfidf.load(folder)
+    refused(r"params\.json has unexpected content\n.*cuts\.npy", Tfidf.load, folder)
 
 
 def test_saving_plain_features_leaves_no_older_lexicon(folder):

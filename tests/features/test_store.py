@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.features.texts import random_corpus
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.features import Tfidf
 from xmc_tf.params import TfidfParams
 
@@ -46,13 +46,11 @@ def test_missing_cut_short_or_of_another_model(folder, name, tmp_path):
         (folder / name).unlink(missing_ok=True)
         if changed is not None:
             (folder / name).write_bytes(changed)
-        with pytest.raises(InputError, match=said):
-            Tfidf.load(folder)
+        refused(said, Tfidf.load, folder)
 
 
 def test_no_folder(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere/params.json does not exist\n.*\n.*no folder of that name"):
-        Tfidf.load(tmp_path / "nowhere")
+    refused(r"nowhere/params.json does not exist\n.*\n.*no folder of that name", Tfidf.load, tmp_path / "nowhere")
 
 
 def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
@@ -80,9 +78,8 @@ def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
 )
 def test_at_odds(folder, name, content, said):
     rewrite(folder, name, content)
-    with pytest.raises(InputError, match=f"{name} has unexpected content") as caught:
-        Tfidf.load(folder)
-    assert said in str(caught.value)
+    caught = refused(f"{name} has unexpected content", Tfidf.load, folder)
+    assert said in str(caught)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +100,5 @@ def test_a_header_that_cannot_be(folder, changes, said):
     if isinstance(changes, dict):
         changes = json.dumps({**json.loads(path.read_text()), **changes}).encode()
     path.write_bytes(changes)
-    with pytest.raises(InputError, match=r"params\.json") as caught:
-        Tfidf.load(folder)
-    assert said in str(caught.value)
+    caught = refused(r"params\.json", Tfidf.load, folder)
+    assert said in str(caught)

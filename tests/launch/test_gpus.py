@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.launch.gpus import least_busy, visible_gpus
 
 
@@ -59,5 +59,4 @@ def test_a_host_without_a_driver_has_no_gpus():
 
 
 def test_too_few_gpus_are_reported():
-    with pytest.raises(InputError, match="too few GPUs on this host"):
-        least_busy(visible_gpus({}, fake_of((0, 0))), 2)
+    refused("too few GPUs on this host", least_busy, visible_gpus({}, fake_of((0, 0))), 2)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch.engines import Mpi, check_installed, default_controller
@@ -82,8 +83,7 @@ def test_an_invalid_call_is_refused_before_anything_starts(arguments, says, caps
 def test_a_launcher_among_ranks_is_refused(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="started as one of several ranks"):
-        launch.main(["--np", "2", "-m", "x"])
+    refused("started as one of several ranks", launch.main, ["--np", "2", "-m", "x"])
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,8 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
 )
 def test_what_connects_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):
     monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=f"{missing} is not installed") as error:
-        launch.main(["--np", "2", "--controller", controller, "-m", "x"])
-    assert fix in str(error.value)
+    error = refused(f"{missing} is not installed", launch.main, ["--np", "2", "--controller", controller, "-m", "x"])
+    assert fix in str(error)
 
 
 def test_mpiexec_needs_no_horovod(monkeypatch):

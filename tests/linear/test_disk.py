@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse import csc_matrix
 
 from tests.linear.cases import random_chain, random_model, sparse_rows
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import as_features
 from xmc_tf.rankers import XLinear
 
@@ -179,10 +179,7 @@ DAMAGE = {
 def test_damaged_files_are_named(saved, damage):
     harm, words = DAMAGE[damage]
     harm(saved)
-    with pytest.raises(InputError) as caught:
-        XLinear.load(saved)
-    for word in words:
-        assert word in str(caught.value)
+    refused(words, XLinear.load, saved)
 
 
 def test_a_model_replaces_a_model_and_nothing_else(saved, tmp_path):
@@ -195,11 +192,9 @@ def test_a_model_replaces_a_model_and_nothing_else(saved, tmp_path):
     thesis = tmp_path / "thesis"
     thesis.mkdir()
     (thesis / "chapter.tex").write_text("years of work")
-    with pytest.raises(InputError, match="is a file"):
-        model.save(thesis / "chapter.tex")
+    refused("is a file", model.save, thesis / "chapter.tex")
     (thesis / "param.json").write_text("{}")
-    with pytest.raises(InputError, match=r"not part of a folder of linear rankers(.|\n)*param\.json"):
-        model.save(thesis)
+    refused(r"not part of a folder of linear rankers(.|\n)*param\.json", model.save, thesis)
     (thesis / "param.json").unlink()
     model.save(thesis)
     assert XLinear.load(thesis).nr_labels == 5

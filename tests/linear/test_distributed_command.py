@@ -71,13 +71,3 @@ def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, mo
         run_train(*flags)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     assert not work_path(tmp_path / "there").exists()
-
-
-def test_probabilities_of_features_are_the_same(basics, tmp_path):
-    run_train(*basics, "--probabilities", "true")
-    expected = contents(tmp_path / "m")
-    assert "fusion/fusion.json" in expected
-    basics[basics.index(tmp_path / "m")] = tmp_path / "there"
-    work_path(tmp_path / "there").mkdir()
-    run_train(*basics, "--probabilities", "true")
-    assert contents(tmp_path / "there") == expected

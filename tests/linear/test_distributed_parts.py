@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array
 
 from tests.collective.threads import on_ranks, results_of
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
@@ -183,6 +184,5 @@ def test_a_folder_of_another_program_is_kept(tmp_path):
     path = work_path(tmp_path / "model")
     path.mkdir()
     (path / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match="is needed for intermediate results"):
-        open_work_folder(Solo(), tmp_path / "model", "key")
+    refused("is needed for intermediate results", open_work_folder, Solo(), tmp_path / "model", "key")
     assert (path / "letter.txt").read_text() == "dear"

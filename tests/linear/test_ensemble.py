@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.linear.cases import features, label_matrix
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.rankers.ensemble import TreeEnsemble
 from xmc_tf.rankers.fit import train_rankers
@@ -81,5 +81,4 @@ def test_predictions_can_be_restricted_to_some_labels(data):
 def test_trees_of_other_labels_are_refused(data):
     _, models = data
     other = train_rankers(features("sparse", DOCUMENTS), label_matrix(DOCUMENTS, LABELS - 1), threads=1)
-    with pytest.raises(InputError, match="the rankers of tree 3 do not fit"):
-        TreeEnsemble([*models[:2], other])
+    refused("the rankers of tree 3 do not fit", TreeEnsemble, [*models[:2], other])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.linear.command_data import facts, run_train, shell
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear
@@ -59,8 +59,7 @@ def test_a_model_of_the_first_version_is_replaced(data, tmp_path):
 def test_rankers_of_pecos_are_never_replaced(model, data, tmp_path):
     XLinear.load(model / "ranker").save(tmp_path / "theirs")
     before = (tmp_path / "theirs" / "param.json").read_bytes()
-    with pytest.raises(InputError, match=r"param\.json"):
-        run_train(*data, "-m", tmp_path / "theirs")
+    refused(r"param\.json", run_train, *data, "-m", tmp_path / "theirs")
     assert (tmp_path / "theirs" / "param.json").read_bytes() == before
     assert not (tmp_path / "theirs" / "params.json").exists()
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from tests.files import flip
 from tests.linear.cases import random_chain, random_model
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.data import Features, as_features
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.distributed.training import place_rankers
@@ -115,12 +115,10 @@ def test_a_damaged_layout_without_other_weights_is_not_to_be_deleted(copy, caplo
     for t in range(2):
         (copy / "ranker" / f"{t}.model" / "W.npz").unlink()
     (copy / "search" / "words.npy").write_bytes(b"")
-    with pytest.raises(InputError, match="no other copy of its weights") as error:
-        XLinear.load(copy, nr_dense=DENSE)
-    assert "delete" not in f"{error.value}{caplog.text}"
+    error = refused("no other copy of its weights", XLinear.load, copy, nr_dense=DENSE)
+    assert "delete" not in f"{error}{caplog.text}"
     monkeypatch.setattr(stored, "VERSION", 99)
-    with pytest.raises(InputError, match=r"has version \d+, not 99(.|\n)*the version of xmc_tf that wrote"):
-        XLinear.load(copy, nr_dense=DENSE)
+    refused(r"has version \d+, not 99(.|\n)*the version of xmc_tf that wrote", XLinear.load, copy, nr_dense=DENSE)
 
 
 def test_a_damaged_chunk_is_reported_once(copy, queries, caplog):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.ranks import choosing
 from xmc_tf.ranks.choosing import choose_communicator, how_started
 from xmc_tf.ranks.solo import Solo
@@ -36,8 +36,7 @@ def test_the_launcher_decides_the_communicator(environment, kind, reason):
 
 
 def test_an_unknown_communicator_is_refused():
-    with pytest.raises(InputError, match=r"solo, horovod or mpi[^$]*'nccl'"):
-        how_started({"XMC_TF_COMMUNICATOR": "nccl"})
+    refused(r"solo, horovod or mpi[^$]*'nccl'", how_started, {"XMC_TF_COMMUNICATOR": "nccl"})
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,8 @@ def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, 
     monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
     for backend in ("mpi_backend", "horovod_backend"):
         monkeypatch.delitem(sys.modules, f"xmc_tf.ranks.{backend}", raising=False)
-    with pytest.raises(InputError) as error:
-        choose_communicator.__wrapped__()
-    assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
-    assert f"import of {package}" in str(error.value)  # from Python's message
-    assert f"extra '{extra}'" in error.value.fix
+    error = refused([f"{variable}_RANK=1, {variable}_SIZE=2", f"import of {package}"], choose_communicator.__wrapped__)
+    assert f"extra '{extra}'" in error.fix
 
 
 _WAITS = """
@@ -99,8 +95,7 @@ def test_a_single_process_receives_its_own_values_and_makes_the_same_checks():
         (lambda: world.broadcast_array(None), "an array on rank 0"),
         (lambda: world.allgather_array(np.float32(1)), "at least one dimension"),
     ):
-        with pytest.raises(InputError, match=said):
-            call()
+        refused(said, call)
     with pytest.raises(SystemExit) as end:
         world.abort(3)
     assert end.value.code == 3

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data import interactions as reading
 from xmc_tf.sequences.data import preparation
@@ -63,8 +64,7 @@ def test_equals_dictionaries(tmp_path_factory, rows, min_item, min_user, buckets
         patch.setattr(preparation, "BUCKET_BYTES", max(1, table.stat().st_size // buckets))
         patch.setattr(reading, "CHUNK_ROWS", 7)
         if not expected:
-            with pytest.raises(InputError, match="no interactions are left"):
-                prepare([table], folder / "data", options)
+            refused("no interactions are left", prepare, [table], folder / "data", options)
             return
         data = prepare([table], folder / "data", options)
     assert histories_of(data) == {user: [str(item) for item in items] for user, items in expected.items()}
@@ -116,8 +116,7 @@ def test_dates_ratings_and_no_times(tmp_path):
 def test_unusable_rows(tmp_path, caplog):
     rows = [("u", n, n) for n in range(97)] + [("u", "x", "yesterday"), ("", 1, 1), ("u", 1)]
     table = write(tmp_path / "i.csv", rows)
-    with pytest.raises(InputError, match=r"3 of 100 rows cannot be used[^$]*row 98: the time is neither"):
-        prepare([table], tmp_path / "data")
+    refused(r"3 of 100 rows cannot be used[^$]*row 98: the time is neither", prepare, [table], tmp_path / "data")
     data = prepare([table], tmp_path / "data", InteractionOptions(max_bad_rows=0.03))
     assert data.header["rows_unusable"] == 3
     assert "3 of 100 rows cannot be used" in caplog.text
@@ -125,12 +124,10 @@ def test_unusable_rows(tmp_path, caplog):
 
 def test_no_such_column(tmp_path):
     table = write(tmp_path / "i.csv", [(1, 2, 3)], "who,item,time")
-    with pytest.raises(InputError, match=r"which column holds the user[^$]*--user-column"):
-        prepare([table], tmp_path / "data")
+    refused(r"which column holds the user[^$]*--user-column", prepare, [table], tmp_path / "data")
     with pytest.raises(InputError, match="users and items are in the same column, 'item'"):
         main([str(table), "-o", str(tmp_path / "data"), "--user-column", "item", "--item-column", "item"])
-    with pytest.raises(InputError, match="no column 'why'"):
-        main([str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
+    refused("no column 'why'", main, [str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
     main([str(table), "-o", str(tmp_path / "data"), "--user-column", "who", "--min-user-count", "1"])
     assert PreparedFolder(tmp_path / "data").nr_items == 1
 
@@ -144,18 +141,14 @@ def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
 
 def test_damaged_folder(tmp_path):
     prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], tmp_path / "data")
-    with pytest.raises(InputError, match=r"no file in .* matches 'train_\*.parquet'"):
-        PreparedFolder(tmp_path / "data").parts("train_*.parquet")
+    refused(r"no file in .* matches 'train_\*.parquet'", PreparedFolder(tmp_path / "data").parts, "train_*.parquet")
     np.savez(tmp_path / "data" / "part_00000.npz", items=np.array([9], np.int32), splits=[0, 1], users=np.array([b"u"]))
-    with pytest.raises(InputError, match="damaged: its size has changed"):
-        PreparedFolder(tmp_path / "data").parts()
+    refused("damaged: its size has changed", PreparedFolder(tmp_path / "data").parts)
     header = json.loads((tmp_path / "data" / "prepared.json").read_text())
     del header["files"]
     (tmp_path / "data" / "prepared.json").write_text(json.dumps(header))
-    with pytest.raises(InputError, match="does not fit"):
-        PreparedFolder(tmp_path / "data").parts()
-    with pytest.raises(InputError, match="the folder of prepared interactions"):
-        PreparedFolder(tmp_path)
+    refused("does not fit", PreparedFolder(tmp_path / "data").parts)
+    refused("the folder of prepared interactions", PreparedFolder, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from tests.collective.threads import on_ranks
 from tests.plain_tensorflow import ask
+from tests.refusals import refused
 from tests.sequences.chains import markov_table
-from xmc_tf.common.errors import InputError
 from xmc_tf.params import SequenceParams
 from xmc_tf.playground import answers_of
 from xmc_tf.sequences import evaluate, export, predict
@@ -83,16 +83,12 @@ def test_refused(trained, tmp_path, capsys):
     model = str(trained / "model")
     other = markov_table(tmp_path / "i.csv", users=20, length=8, items=19)
     prepare([other], tmp_path / "data")
-    with pytest.raises(InputError, match="has different items from the model"):
-        evaluate.main(["-m", model, "--data", str(tmp_path / "data")])
-    with pytest.raises(InputError, match="cannot tell which histories"):
-        predict.main(["-m", model])
+    refused("has different items from the model", evaluate.main, ["-m", model, "--data", str(tmp_path / "data")])
+    refused("cannot tell which histories", predict.main, ["-m", model])
     path = tmp_path / "bad.jsonl"
     path.write_text('["i1"]\n{"items": "i1"}\n')
-    with pytest.raises(InputError, match=r"bad.jsonl, line 2 is not a history"):
-        predict.main(["-m", model, "-i", str(path)])
-    with pytest.raises(InputError, match="the folder of a sequence model"):
-        export.main(["-m", str(tmp_path), "-o", str(tmp_path / "1")])
+    refused(r"bad.jsonl, line 2 is not a history", predict.main, ["-m", model, "-i", str(path)])
+    refused("the folder of a sequence model", export.main, ["-m", str(tmp_path), "-o", str(tmp_path / "1")])
 
 
 def test_the_playground_answers_as_predict_does(trained, capsys):
@@ -107,8 +103,7 @@ def test_the_playground_answers_as_predict_does(trained, capsys):
     assert [one["name"] for one in found["labels"]] == expected["items"]
     np.testing.assert_allclose([one["score"] for one in found["labels"]], expected["scores"], atol=1e-4)
     assert all(PreparedFolder(trained / "data").item_names()[one["label"]] == one["name"] for one in found["labels"])
-    with pytest.raises(InputError, match="k is out of range"):
-        answers.ask("i3", 21)
+    refused("k is out of range", answers.ask, "i3", 21)
 
 
 def test_names_that_one_rank_cannot_read_are_an_error_on_all(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.common.errors import InputError
+from tests.refusals import refused
 from xmc_tf.sequences.data.batches import MASK, PAD, BatchShape, HeldOut, HistoryWindows, TrainBatches, shuffled
 from xmc_tf.sequences.data.folder import UserHistories
 
@@ -127,5 +127,4 @@ def test_the_stream_continues_at_any_batch():
 
 
 def test_no_sequences():
-    with pytest.raises(InputError, match="no sequences"):
-        batches_of([[1, 2, 3]], False, 1)
+    refused("no sequences", batches_of, [[1, 2, 3]], False, 1)

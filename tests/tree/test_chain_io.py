@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 
+from tests.refusals import refused
 from tests.tree.cases import sparse, trees
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import HierarchicalKMeansParams
@@ -148,5 +149,4 @@ def test_faults_of_the_clusters_are_named_with_the_file(clusters, fault, tmp_pat
         np.save(path := tmp_path / "code.npy", np.eye(3, dtype=np.float32))
     else:
         sp.save_npz(path := tmp_path / "code.npz", sp.csc_matrix(clusters, dtype=float))
-    with pytest.raises(InputError, match=fault):
-        load_chain(path)
+    refused(fault, load_chain, path)

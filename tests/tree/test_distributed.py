@@ -6,8 +6,8 @@ from scipy.sparse import csr_matrix
 
 from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix
+from tests.refusals import refused
 from tests.tree.cases import embeddings
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import label_embeddings
@@ -84,5 +84,4 @@ def test_label_embeddings_of_one_process(kind, method, tmp_path, monkeypatch):
 
 
 def test_no_sub_tree_is_refused():
-    with pytest.raises(InputError, match="min_n_sub_tree"):
-        trees(1, embeddings("sparse", 20), params(), min_n_sub_tree=0)
+    refused("min_n_sub_tree", trees, 1, embeddings("sparse", 20), params(), min_n_sub_tree=0)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, vstack
 
+from tests.refusals import refused
 from tests.tree.cases import dense, embeddings, sparse
-from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import kmeans
@@ -215,8 +215,7 @@ def test_columns_beyond_two_billion_are_renumbered():
 
 
 def test_no_labels_are_refused():
-    with pytest.raises(InputError, match="no labels to build a tree from"):
-        build_tree(np.zeros((0, 3), np.float32))
+    refused("no labels to build a tree from", build_tree, np.zeros((0, 3), np.float32))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
@@ -227,8 +226,7 @@ def test_numbers_that_are_none_are_named_with_their_label(number, where):
         part.data[part.indptr[7]] = number
     else:
         full[7, 2] = number
-    with pytest.raises(InputError, match=f"embedding of label 7 holds {number}"):
-        build_tree(Features(part, full), params())
+    refused(f"embedding of label 7 holds {number}", build_tree, Features(part, full), params())
 
 
 def test_many_equal_blocks_do_not_hang_the_selection():

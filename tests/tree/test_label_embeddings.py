@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, issparse
 
+from tests.refusals import refused
 from tests.tree.cases import dense, sparse
-from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
 from xmc_tf.tree import label_embeddings
 from xmc_tf.tree.label_embeddings import label_embedding
@@ -111,16 +111,14 @@ def test_labels_without_documents_have_empty_embeddings():
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(arguments, message):
-    with pytest.raises(InputError, match=message):
-        label_embedding(*arguments)
+    refused(message, label_embedding, *arguments)
 
 
 def test_labels_that_are_no_numbers_are_named():
     truth = Y.copy()
     truth.data[truth.indptr[4]] = np.nan
     row = int(np.searchsorted(truth.indptr, truth.indptr[4], side="right") - 1)
-    with pytest.raises(InputError, match=f"labels of document {row} hold NaN"):
-        label_embedding("pii", None, truth)
+    refused(f"labels of document {row} hold NaN", label_embedding, "pii", None, truth)
 
 
 def test_of_many_features_the_strongest_are_kept(monkeypatch):

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tests.tree.cases import trees
-from xmc_tf.common.errors import InputError
 from xmc_tf.tree import LabelTree, save_chain
 from xmc_tf.tree.show import TreeView, main
 
@@ -132,8 +132,7 @@ def test_drawing_of_a_small_tree():
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(options, message):
-    with pytest.raises(InputError, match=message):
-        TreeView(TREE, **options)
+    refused(message, TreeView, TREE, **options)
 
 
 @pytest.fixture
@@ -165,7 +164,5 @@ def test_command_line_prints_the_tree_with_its_names(flags, options, model, tmp_
 
 def test_command_line_says_what_is_wrong(model, tmp_path):
     sp.save_npz(tmp_path / "Y.npz", sp.csr_matrix(np.ones((2, 4), np.float32)))
-    with pytest.raises(InputError, match="does not fit the tree"):
-        main([str(model), "-y", str(tmp_path / "Y.npz")])
-    with pytest.raises(InputError, match="does not exist"):
-        main([str(tmp_path / "nothing")])
+    refused("does not fit the tree", main, [str(model), "-y", str(tmp_path / "Y.npz")])
+    refused("does not exist", main, [str(tmp_path / "nothing")])

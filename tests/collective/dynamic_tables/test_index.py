@@ -7,9 +7,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from tests.refusals import refused
 from xmc_tf.collective.dynamic_tables.index import HASHES, NO_ROW, IdIndex, hash_ids
 from xmc_tf.collective.dynamic_tables.table import initial_rows
-from xmc_tf.common.errors import InputError
 
 
 def in_python(number):
@@ -39,8 +39,7 @@ def test_hashes_never_change_and_are_spread_evenly():
         assert np.abs(np.bincount(bits, minlength=16) / 6250 - 1).max() < 0.05
     ragged = hash_ids(tf.ragged.constant([["a"], [], ["b", "a"]]))
     assert ragged.row_lengths().numpy().tolist() == [1, 0, 2]
-    with pytest.raises(InputError, match="strings or whole numbers"):
-        hash_ids(tf.constant([1.0]))
+    refused("strings or whole numbers", hash_ids, tf.constant([1.0]))
 
 
 STEPS = some.lists(
@@ -122,5 +121,4 @@ def test_initial_rows_depend_on_the_id_alone(initializer, mean, deviation, limit
 
 
 def test_an_initializer_that_needs_the_number_of_rows_is_refused():
-    with pytest.raises(InputError, match="number of rows is not known"):
-        initial_rows("glorot_uniform", "items", 4, 0)
+    refused("number of rows is not known", initial_rows, "glorot_uniform", "items", 4, 0)

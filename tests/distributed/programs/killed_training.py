@@ -1,20 +1,13 @@
-"""Run ``xmc_tf.train``, killed at a given time of a given stage, or not at all.
+"""Run ``xmc_tf.train`` for a test that kills it in a stage: ``killed_training.py PLAN [flag …]``.
 
-``killed_training.py PLAN [flag …]``, PLAN being JSON: ``report``, the file that says where it was killed, ``times``,
-the file that gets a line for each stage that has been gone through; and, to be killed, ``stage``, ``after`` so many
-seconds in it, and ``victims``, the ranks. With ``made`` a stage that is over before that is killed when everything is
-made and nothing yet called so.
-
-Who kills is a process of its own, so that it strikes in the midst of whatever the rank does, and not between two lines
-of Python. Rank 0 tells it when the stage has begun, and does not leave the stage before it has struck: also a stage
-that is over in a millisecond is hit inside.
+PLAN is JSON: ``times``, the file that gets a line for each stage that has been gone through; and, to be killed,
+``stage``, and ``mark``, the file that rank 0 makes when this stage begins. Rank 0 does not leave the stage, so that one
+that is over in a millisecond is hit inside. With ``made`` it waits when everything is made and nothing yet called so.
 """
 
 import functools
 import json
-import mmap
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -28,62 +21,37 @@ from xmc_tf.pipeline.stages import Stages
 
 plan, flags = json.loads(sys.argv[1]), sys.argv[2:]
 rank = int(os.environ.get("HOROVOD_RANK", "0"))
-report, times = Path(plan["report"]), Path(plan["times"])
-pid_of = "{}.pid-of-{}".format
-state = mmap.mmap(-1, 64)  # the stage of rank 0, for the killer
 begun: dict[str, float] = {}
 
 
 def enter(stage):
     """Mark the beginning of a stage on rank 0."""
-    if rank != 0 or stage in begun:
-        return
-    begun[stage] = time.monotonic()
-    if stage == plan.get("stage"):
-        state[:] = stage.encode().ljust(64)
-        os.write(tell, b"!")
+    if rank == 0 and stage not in begun:
+        begun[stage] = time.monotonic()
+        if stage == plan.get("stage"):
+            Path(plan["mark"]).touch()
 
 
 def leave(stage):
     """Mark the end of a stage; if it is to be killed in it, wait for that."""
-    if rank != 0:
-        return
-    took = time.monotonic() - begun.pop(stage)
-    if stage == plan.get("stage"):
+    if rank == 0:
+        took = time.monotonic() - begun.pop(stage)
         await_the_end(stage)
-        state[:] = b"after it".ljust(64)
-    with times.open("a") as file:
-        file.write(json.dumps([stage, took]) + "\n")
+        with Path(plan["times"]).open("a") as file:
+            file.write(json.dumps([stage, took]) + "\n")
 
 
 def await_the_end(stage):
-    """Wait to be killed."""
-    state[:] = f"{stage}, at its end".encode().ljust(64)
-    end = time.monotonic() + 600
-    while not report.exists():
-        assert time.monotonic() < end, f"not killed in {stage}"
-        time.sleep(0.001)
+    """Wait to be killed, if that is to happen in this stage."""
+    if rank == 0 and stage == plan.get("stage"):
+        time.sleep(600)
+        raise AssertionError(f"not killed in {stage}")
 
 
 def made(stage):
     """The stage is complete, but its folder is not renamed yet."""
-    if rank == 0 and stage == plan.get("stage") and plan.get("made"):
+    if plan.get("made"):
         await_the_end(stage)
-
-
-def kill_when_told(ear):
-    """Run the killer."""
-    if not os.read(ear, 1):
-        return
-    time.sleep(plan["after"])
-    pids = {victim: int(Path(pid_of(report, victim)).read_text()) for victim in plan["victims"]}
-    # Rank 0 last, so that its recorded stage is the one in which all ranks are killed.
-    for victim in sorted(pids, reverse=True):
-        os.kill(pids[victim], signal.SIGKILL)
-    where = bytes(state).decode().strip()
-    part = report.with_suffix(".part")
-    part.write_text(json.dumps({"where": where, "victims": sorted(pids)}))
-    part.rename(report)
 
 
 def around(owner, name, before=None, after=None):
@@ -134,19 +102,6 @@ def watch_levels(folder_of_levels):
     around(LevelByLevel, "_save", after=lambda self, folder, *more: leave(folder.parent.name))
     around(Matcher, "save", before=lambda *_: enter("heads"))
 
-
-Path(pid_of(report, rank)).write_text(str(os.getpid()))
-if rank == 0:
-    ear, tell = os.pipe()
-    if os.fork() == 0:
-        os.setsid()  # so that the killer is not ended with the ranks before it has reported
-        os.close(tell)
-        os.closerange(0, 3)
-        try:
-            kill_when_told(ear)
-        finally:
-            os._exit(0)
-    os.close(ear)
 
 model = Path(flags[flags.index("-m") + 1])
 around(Stages, "_begin", before=lambda self, part, key: part.stem != "fine-tuning" and enter(part.stem))
