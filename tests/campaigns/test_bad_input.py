@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.campaigns import once_broken
-from tests.campaigns.bad_input import chosen, warm
+from tests.campaigns.inputs import chosen, warm
 from tests.campaigns.trial import Case, Outcome, run
 
 BROKEN_ONCE = len(list(once_broken.cases()))
