@@ -83,28 +83,3 @@ def test_every_command_of_linear_models_runs(outputs):
 def test_what_needs_tensorflow_names_the_extra(outputs):
     assert "tensorflow" in outputs["export"]
     assert f"fix:      {pip_install('tf')}" in outputs["export"]
-
-
-# A program, and modules that it does without, with all below them.
-LIGHT = {
-    "predicting": (
-        "import xmc_tf.models.xr_linear",
-        ["rankers.fit", "rankers.incremental", "models.linear.training", "models.incremental.documents", "tables"],
-    ),
-    "asking a server": (
-        "from xmc_tf.serving.client import Client, ServerError\n"
-        "try:\n    Client('http://127.0.0.1:1').best(['a'])\nexcept ServerError:\n    pass",
-        ["tensorflow", "grpc"],
-    ),
-}
-
-
-@pytest.mark.parametrize("what", LIGHT)
-def test_modules_that_are_not_needed_are_not_loaded(what):
-    program, without = LIGHT[what]
-    code = f"{program}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    loaded = {name.removeprefix("xmc_tf.") for name in done.stdout.split()}
-    assert "common.errors" in loaded
-    assert not {name for name in loaded if name.startswith(("tensorflow", *without))}
