@@ -10,8 +10,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.models.xtransformer import XTransformer
 
-QUERY = "a library by the harbour"
-
 
 def use(part):
     """What reads a part of a model."""
