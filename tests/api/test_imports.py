@@ -21,7 +21,8 @@ LIGHT = {
     "the list of commands": ("from xmc_tf.__main__ import main\nmain([])", ["numpy", "argparse", "logging"]),
     "a linear model that predicts": (
         "import xmc_tf.models.xr_linear",
-        [f"xmc_tf.{name}" for name in ("rankers.fit", "rankers.incremental", "models.linear.training", "tables")],
+        [f"xmc_tf.{name}" for name in ("rankers.fit", "rankers.incremental", "models.linear.training",
+                                       "models.incremental.documents", "tables")],
     ),
     "a communicator": (
         "from xmc_tf.ranks.choosing import choose_communicator\n"

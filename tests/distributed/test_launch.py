@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distributed.launch import BIN, LaunchError, is_running, launch, mpiexec, wait_for
+from tests.distributed.launch import BIN, LaunchError, horovodrun, is_running, launch, mpiexec, wait_for
 
 pytestmark = pytest.mark.distributed
 
@@ -26,3 +26,10 @@ def test_a_run_in_which_a_rank_does_not_answer_fails():
     two = [str(BIN / "mpiexec"), "-n", "2"]
     with pytest.raises(LaunchError, match="ended with 0"):
         launch(two, "module:platform", [], world=3)
+
+
+def test_where_it_is_not_installed_no_other_launcher_stands_in_for_horovod(monkeypatch):
+    monkeypatch.setattr("tests.distributed.launch.HAS_HOROVOD", False)
+    monkeypatch.setattr("tests.required.REQUIRED", set())
+    with pytest.raises(pytest.skip.Exception, match="it was not tested"):
+        horovodrun("trouble.py", "hang")

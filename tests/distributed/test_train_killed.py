@@ -104,8 +104,9 @@ def assert_same(model, other, folder):
 
 def killed(warmly, folder, model, stage, after, victims, *, made=False):
     """Run a training that is killed in a stage, so many seconds after its beginning, and return its output."""
-    mark = folder / f"{model}.mark"
-    mark.unlink(missing_ok=True)
+    mark, struck = (folder / f"{model}.{name}" for name in ("mark", "struck"))
+    for file in (mark, struck):
+        file.unlink(missing_ok=True)
 
     def strike(ranks):
         wait_for(mark.exists, 900, f"{stage} of {model}", often=0.001)
@@ -114,8 +115,9 @@ def killed(warmly, folder, model, stage, after, victims, *, made=False):
         for victim in sorted(victims, reverse=True):
             with contextlib.suppress(ProcessLookupError):  # its launcher was faster
                 os.kill(int((ranks / f"{victim}.pid").read_text()), signal.SIGKILL)
+        struck.touch()
 
-    plan = {"stage": stage, "mark": str(mark), "made": made}
+    plan = {"stage": stage, "mark": str(mark), "struck": str(struck), "made": made}
     run = train(warmly, folder, model, plan, check=False, during=strike)
     print(f"{model}: {stage}, after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
     assert run.returncode not in (0, None), run.describe()

@@ -1,8 +1,9 @@
 """Run ``xmc_tf.train`` for a test that kills it in a stage: ``killed_training.py PLAN [flag …]``.
 
 PLAN is JSON: ``times``, the file that gets a line for each stage that has been gone through; and, to be killed,
-``stage``, and ``mark``, the file that rank 0 makes when this stage begins. Rank 0 does not leave the stage, so that one
-that is over in a millisecond is hit inside. With ``made`` it waits when everything is made and nothing yet called so.
+``stage``, and ``mark``, the file that rank 0 makes when this stage begins. Rank 0 does not leave the stage before there
+is the file ``struck``, so that one that is over in a millisecond is hit inside. With ``made`` it waits when everything
+is made and nothing yet called so.
 """
 
 import functools
@@ -43,9 +44,10 @@ def leave(stage):
 
 def await_the_end(stage):
     """Wait to be killed, if that is to happen in this stage."""
-    if rank == 0 and stage == plan.get("stage"):
-        time.sleep(600)
-        raise AssertionError(f"not killed in {stage}")
+    end = time.monotonic() + 600
+    while rank == 0 and stage == plan.get("stage") and not Path(plan["struck"]).exists():
+        assert time.monotonic() < end, f"not killed in {stage}"
+        time.sleep(0.001)
 
 
 def made(stage):
