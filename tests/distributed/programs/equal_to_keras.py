@@ -9,6 +9,7 @@ import json
 import logging
 import pickle
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -276,6 +277,11 @@ FEATURES = {
     "sample_weight": Row(arrays=(IDS, NUMBERS, WEIGHTS)),
     "class_weight": Row(arrays=(IDS, CLICKS), fit={"class_weight": {0: 1.0, 1: 3.0}}),
     "train_on_batch": Row(train=by_batches),
+    "BackupAndRestore": Row(
+        train=lambda model, data, fit: (
+            model.fit(data, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(tempfile.mkdtemp())]).history
+        )
+    ),
     'reduction="sum"': Row(lambda: OPT.SGD(0.02), compile=lambda: {"loss": losses.MeanSquaredError(reduction="sum")}),
     'reduction="mean_with_sample_weight"': Row(
         compile=lambda: {"loss": losses.MeanSquaredError(reduction="mean_with_sample_weight")},
@@ -340,6 +346,14 @@ FEATURES = {
     ),
     "a train_step that assigns weights": Row(
         make=lambda strategy: Changed(model_of(), "move"), compile=traced, is_evaluated=False
+    ),
+    "convolutions, recurrent layers, maxima over steps": Row(
+        make=lambda strategy: model_of(
+            L.Reshape([3, 1]),
+            L.Conv1D(4, 2, padding="same", kernel_initializer=fixed(6)),
+            L.LSTM(4, return_sequences=True, kernel_initializer=fixed(7), recurrent_initializer=fixed(8)),
+            L.GlobalMaxPooling1D(),
+        )
     ),
     "BatchNormalization": Row(make=lambda strategy: model_of(L.BatchNormalization())),
     "embeddings of positions": Row(lambda: OPT.Adagrad(0.1), make=lambda strategy: Positions()),

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.batches import NOT_WEIGHTED
 from xmc_tf.collective.blocks import patched
+from xmc_tf.collective.fitting.empty_batches import allow_empty_batches
 from xmc_tf.collective.fitting.losses import cover_all_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks, results_in
 from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
@@ -92,6 +93,7 @@ def prepare_models(communicator: Communicator) -> None:
         return
     _prepared = communicator
     cover_all_ranks()
+    allow_empty_batches()
     _wrap("fit", _fit)
     _wrap("evaluate", _evaluate)
     _wrap("predict", _predict)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
-from xmc_tf.collective.tables.table import ShardedTable, SomeRows, get_rows, row_type, set_rows
+from xmc_tf.collective.tables.table import ShardedTable, SomeRows, get_rows, not_replicated, row_type, set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
@@ -62,7 +62,8 @@ def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save:
         token = _SAVING.set((communicator, tables))
         trouble = "an error"
         try:
-            result, trouble = save(), ""
+            with not_replicated():  # Keras makes variables when it saves: an optimizer whose attributes it looks up
+                result, trouble = save(), ""
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"
             raise
