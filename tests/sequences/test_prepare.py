@@ -1,5 +1,6 @@
 """Preparation of interactions against a version with dictionaries; what killed runs leave, formats, unusable rows."""
 
+import gzip
 import json
 import shutil
 from collections import Counter, defaultdict
@@ -95,8 +96,10 @@ def test_formats_give_the_same(tmp_path, capsys):
     columns = tmp_path / "i.parquet"
     table = {name: list(column) for name, column in zip(("user", "item", "time"), zip(*rows, strict=True), strict=True)}
     parquet.write_table(pyarrow.table(table), columns)
-    found = [histories_of(prepare([path], tmp_path / path.suffix[1:])) for path in (csv, lines, columns)]
-    assert found == [{"ann": ["4", "3", "9"], "bob": ["4", "3", "7"]}] * 3
+    packed = tmp_path / "packed.csv.gz"
+    packed.write_bytes(gzip.compress(csv.read_bytes()))
+    found = [histories_of(prepare([path], tmp_path / path.suffix[1:])) for path in (csv, lines, columns, packed)]
+    assert found == [{"ann": ["4", "3", "9"], "bob": ["4", "3", "7"]}] * 4
     main([str(tmp_path / "i.*l*"), str(csv), "-o", str(tmp_path / "both"), "--min-item-count", "2"])
     assert "12 interactions of 2 users with 4 items, 6.0 per user" in capsys.readouterr().out
 

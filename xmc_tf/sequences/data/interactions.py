@@ -17,6 +17,7 @@ from xmc_tf.tables.reading.delimited import DelimitedFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader
 from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.reading.text_files import opened_text
 
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
@@ -145,7 +146,7 @@ def _place(source: TableReader, what: str, given: str | None) -> int:
 
 def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
     """Yield the rows of a CSV file. This is faster than ``records``, which also detects unclosed quotes."""
-    with source.path.open(encoding=source.encoding, errors="replace", newline="") as file:
+    with opened_text(source.path, source.encoding, newline="") as file:
         lines = (line.replace("\0", "") for line in file)
         rows = csv.reader(lines, delimiter=source.separator)
         try:

@@ -17,6 +17,7 @@ from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, PreparedFolder, write_header, write_names
 from xmc_tf.sequences.data.interactions import Chunk, InteractionColumns, InteractionTable
 from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.text_files import unpacked_size
 
 _LOG = logging.getLogger(__name__)
 _OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
@@ -124,7 +125,7 @@ def prepare(
     """Write the user histories of some tables into a folder. Memory holds the item names and one bucket at a time."""
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
-    count = min(max(1, sum(Path(path).stat().st_size for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
+    count = min(max(1, sum(unpacked_size(Path(path)) for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
     with placed_folder(folder, PREPARED) as part:
         buckets = InteractionBuckets(part / "buckets", count)
         for number, table in enumerate(tables):
