@@ -10,9 +10,13 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from xmc_tf.collective.batches import BatchShare
 from xmc_tf.collective.blocks import patched
-from xmc_tf.collective.fitting.losses import depends_on_batch, warn_once
+from xmc_tf.collective.fitting.losses import depends_on_batch, is_linear, is_mean, warn_once
 from xmc_tf.collective.tables.table import are_updated_over_ranks
 
+_AVERAGED = (
+    "model {!r}: what a step assigns to {!r} is averaged over the ranks, but is not only a mean over examples. Compute "
+    "it, such as a sum or a variance, from the rows of all ranks, which strategy.gather(...) returns"
+)
 _LINEAR = ("assign", "assign_add", "assign_sub")
 _ASSIGNING = (*_LINEAR, "scatter_update", "scatter_add", "scatter_sub", "scatter_nd_update")
 
@@ -37,7 +41,10 @@ class StatesOverRanks:
             def assign(variable: tf.Variable, value: Any, *args: Any, **kwargs: Any) -> Any:
                 if self._is_state(variable):
                     if name in _LINEAR and _graph() is graph:
-                        (value,) = _means([tf.convert_to_tensor(value, variable.dtype)], batch)
+                        value = tf.convert_to_tensor(value, variable.dtype)
+                        if depends_on_batch(value, batch) and not (is_mean(value, batch) and is_linear(value)):
+                            warn_once(_AVERAGED.format(self._model.name, variable.name))
+                        (value,) = _means([value], batch)
                     else:
                         later[id(variable)] = variable
                 elif variable.trainable and not are_updated_over_ranks() and depends_on_batch(value, batch):
