@@ -1,7 +1,9 @@
-"""A step of a DLRM in plain Keras, and with three changed lines over two ranks, by default and exact.
+"""A step of a DLRM in plain Keras, and with three changed lines over two ranks and alone, by default and exact.
 
     python -m benchmarks.dlrm_keras [--tables 26] [--rows 1000000] [--dim 64] [--batch 1024]
         [--peer PYTHON] [--former FOLDER]
+    python -m benchmarks.dlrm_keras --tables 10 --smallest 1000000 --sides keras_adagrad rows_adagrad_alone
+        exact_adagrad_alone rows_adagrad exact_adagrad
 
 Prints one JSON line. Each side is the same Keras program in processes of its own, one side after the other, because
 each needs gigabytes. Plain Keras has one process and the batches of both ranks. Times are medians of steps. The
@@ -24,14 +26,18 @@ from typing import Any
 import numpy as np
 
 DENSE, WORLD = 13, 2
-# Name, optimizer, and how the tables are trained.
+# Name, optimizer, how the tables are trained, and the number of ranks.
 SIDES = [
-    ("keras_adagrad", "adagrad", "keras"),
-    ("rows_adagrad", "adagrad", "rows"),
-    ("former_rows_adagrad", "adagrad", "former"),
-    ("keras_adam", "adam", "keras"),
-    ("rows_adam", "adam", "rows"),
-    ("exact_adam", "adam", "exact"),
+    ("keras_adagrad", "adagrad", "keras", 1),
+    ("rows_adagrad_alone", "adagrad", "rows", 1),
+    ("exact_adagrad_alone", "adagrad", "exact", 1),
+    ("rows_adagrad", "adagrad", "rows", WORLD),
+    ("exact_adagrad", "adagrad", "exact", WORLD),
+    ("former_rows_adagrad", "adagrad", "former", WORLD),
+    ("keras_adam", "adam", "keras", 1),
+    ("rows_adam", "adam", "rows", WORLD),
+    ("exact_adam_alone", "adam", "exact", 1),
+    ("exact_adam", "adam", "exact", WORLD),
 ]
 
 
@@ -39,29 +45,32 @@ def main() -> None:
     """Run all sides, or one process of a side."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=26)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the largest table")
     parser.add_argument(
-        "--rows", type=int, default=1_000_000, help="of the largest table; the smallest has a hundredth"
+        "--smallest", type=int, help="rows of the smallest table; a hundredth of the largest by default"
     )
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--batch", type=int, default=1024, help="of each rank")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--sides", nargs="+", choices=[name for name, *_ in SIDES], help="all by default")
     parser.add_argument("--peer", help="a Python that has torchrec and fbgemm-gpu-cpu")
     parser.add_argument("--former", type=Path, help="the root of a checkout")
     parser.add_argument("--side", nargs=2, metavar=("OPTIMIZER", "MODE"), help=argparse.SUPPRESS)
     a = parser.parse_args()
+    a.smallest = a.smallest or a.rows // 100
     if a.side:
         work(a, *a.side)
         return
     from tests.distributed.launch import BIN, environment
 
-    numbers = [f"--{name}={getattr(a, name)}" for name in ("tables", "rows", "dim", "batch", "steps")]
+    numbers = [f"--{name}={getattr(a, name)}" for name in ("tables", "rows", "smallest", "dim", "batch", "steps")]
     figures: dict[str, Any] = {}
-    for name, optimizer, mode in SIDES:
-        if mode == "former" and a.former is None:
+    for name, optimizer, mode, world in SIDES:
+        if (mode == "former" and a.former is None) or name not in (a.sides or [name]):
             continue
         root = str(a.former if mode == "former" else Path(__file__).resolve().parents[1])
-        launcher = [] if mode == "keras" else [str(BIN / "mpiexec"), "-x", "PYTHONPATH", "-n", str(WORLD)]
-        threads = str(max(1, (os.cpu_count() or 1) // (1 if mode == "keras" else WORLD)))
+        launcher = [] if world == 1 else [str(BIN / "mpiexec"), "-x", "PYTHONPATH", "-n", str(world)]
+        threads = str(max(1, (os.cpu_count() or 1) // world))
         limits = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads}
         command = [
             *launcher, sys.executable, __file__, *numbers, "--side", optimizer, "exact" if mode == "exact" else mode,
@@ -76,8 +85,10 @@ def main() -> None:
     if a.peer:
         figures["torchrec_adagrad"] = torchrec(a)
         print("torchrec_adagrad", figures["torchrec_adagrad"], file=sys.stderr, flush=True)
-    losses = [figures["keras_adam"]["losses"], figures["exact_adam"]["losses"]]
-    np.testing.assert_allclose(*losses, rtol=1e-3)
+    for name, figure in figures.items():
+        plain = figures.get(f"keras_{name.split('_')[1]}")
+        if name.startswith("exact") and plain:
+            np.testing.assert_allclose(figure["losses"], plain["losses"], rtol=1e-3)
     print(
         json.dumps({"figure": "dlrm_keras", "ranks": WORLD, "tables": a.tables, "batch": a.batch, **figures}),
         flush=True,
@@ -106,7 +117,7 @@ def torchrec(a: argparse.Namespace) -> dict[str, float]:
 
 def sizes(a: argparse.Namespace) -> list[int]:
     """Return the number of rows of each table."""
-    return np.geomspace(a.rows / 100, a.rows, a.tables).astype(int).tolist()
+    return np.geomspace(a.smallest, a.rows, a.tables).astype(int).tolist()
 
 
 def work(a: argparse.Namespace, optimizer: str, mode: str) -> None:

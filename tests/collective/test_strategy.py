@@ -1,5 +1,10 @@
 """Tests of the strategy's scopes and errors; world_fit.py tests training."""
 
+import ast
+import inspect
+import pydoc
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -12,6 +17,7 @@ import xmc_tf
 from tests.collective.threads import on_ranks, results_of
 from tests.refusals import refused
 from xmc_tf import CollectiveStrategy
+from xmc_tf.collective import keras_names
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -261,3 +267,33 @@ def test_traffic_is_shown_in_tensorboard(tmp_path, accumulate, per_step):
             seen |= {value.tag: float(tf.make_ndarray(value.tensor)) for value in event.summary.value}
     assert seen["bytes sent/rows"] == 400
     assert seen["bytes sent per step/rows"] == per_step
+
+
+def names_in(tree):
+    """Return the names with one underscore that code uses, and those that it defines."""
+    used, own = set(), {"_flatten", "_initial_value", "_is_initialized_op"}  # those of TensorFlow
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            (own if isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self" else used).add(node.attr)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.keyword | ast.Constant):
+            used.add(node.arg if isinstance(node, ast.keyword) else node.value)
+    return used, own
+
+
+def test_all_private_names_of_keras_are_listed_and_exist():
+    folder = Path(keras_names.__file__).parent
+    each = [names_in(ast.parse(path.read_text())) for path in folder.rglob("*.py") if path.stem != "keras_names"]
+    used, own = (set().union(*kind) for kind in zip(*each, strict=True))
+    private = {one for one in used - own if re.fullmatch("_[a-z]+(_[a-z]+)*", str(one)) and "xmc_tf" not in one}
+    assert private <= {name for names in keras_names.KERAS_NAMES.values() for name in names.split()}
+
+    lacking = []
+    for path, names in keras_names.KERAS_NAMES.items():
+        owner = pydoc.locate(path)
+        source = "".join(map(inspect.getsource, owner.__mro__[:-1])) if isinstance(owner, type) else ""
+        lacking += [f"{path}.{one}" for one in names.split() if not hasattr(owner, one) and one not in source]
+    assert not lacking

@@ -60,7 +60,7 @@ def _reduced(
     dtype: Any = None,
 ) -> Any:
     loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
-    batch.is_of_batch = is_of_batch(values, batch)
+    batch.is_of_batch = _is_of_batch(values, batch)
     if batch.is_of_batch or reduction in (None, "none"):
         return loss
     if tuple(values.shape) == (0,):
@@ -83,7 +83,7 @@ def _sum_as_mean(loss: tf.Tensor, batch: BatchShare) -> tf.Tensor:
     return loss * tf.cast(tf.math.divide_no_nan(float(batch.size), batch.weight), loss.dtype)
 
 
-def is_of_batch(values: Any, batch: BatchShare) -> bool:
+def _is_of_batch(values: Any, batch: BatchShare) -> bool:
     """Return whether values, such as one number, belong to a whole batch rather than to its examples."""
     if not values.shape.rank:
         return True
@@ -148,7 +148,7 @@ def _check_shapes(name: str, parts: Any) -> None:
 
 def _additional_loss(batch: BatchShare, original: Callable[..., Any], model: keras.Model, loss: tf.Tensor) -> Any:
     total = original(model, loss)  # the sum of its elements
-    return total if is_of_batch(loss, batch) else _sum_as_mean(total, batch)
+    return total if _is_of_batch(loss, batch) else _sum_as_mean(total, batch)
 
 
 def _add_loss(batch: BatchShare, original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
@@ -188,22 +188,22 @@ def warn_unless_mean(model: keras.Model, batch: BatchShare, loss: tf.Tensor) -> 
 
 def is_mean(value: tf.Tensor, batch: BatchShare) -> bool:
     """Return whether a tensor's operations show that it is a mean over this rank's examples, or a number for each."""
-    if any(value is one for one in batch.means) or not is_of_batch(value, batch):
+    if any(value is one for one in batch.means) or not _is_of_batch(value, batch):
         return True
     if tf.executing_eagerly() or not hasattr(value, "op"):
         return False
     kind, inputs = value.op.type, list(value.op.inputs)
     if kind == "Mean":
-        return not is_of_batch(inputs[0], batch) or is_fixed(value, {})
+        return not _is_of_batch(inputs[0], batch) or _is_fixed(value, {})
     if kind == "Sum" and inputs[0].op.type == "Pack":
         return all(is_mean(one, batch) for one in inputs[0].op.inputs)
     if kind in ("AddV2", "Add", "AddN", "Sub", "Neg", "Identity", "Cast", "StopGradient"):
         return all(is_mean(one, batch) for one in inputs)
     if kind in ("Mul", "RealDiv"):
-        of_batch = [one for one in inputs if not is_fixed(one, {})]
-        is_linear = len(of_batch) < 2 and (kind == "Mul" or is_fixed(inputs[1], {}))
+        of_batch = [one for one in inputs if not _is_fixed(one, {})]
+        is_linear = len(of_batch) < 2 and (kind == "Mul" or _is_fixed(inputs[1], {}))
         return is_linear and all(is_mean(one, batch) for one in of_batch)
-    return is_fixed(value, {})
+    return _is_fixed(value, {})
 
 
 def is_linear(value: tf.Tensor) -> bool:
@@ -223,15 +223,15 @@ def is_linear(value: tf.Tensor) -> bool:
 
 def depends_on_batch(value: Any, batch: BatchShare) -> bool:
     """Return whether a tensor's operations show that it depends on this rank's examples, not on those of all ranks."""
-    return batch.gathers == 0 and hasattr(value, "op") and not is_fixed(value, {})
+    return batch.gathers == 0 and hasattr(value, "op") and not _is_fixed(value, {})
 
 
-def is_fixed(value: tf.Tensor, known: dict[int, bool]) -> bool:
+def _is_fixed(value: tf.Tensor, known: dict[int, bool]) -> bool:
     """Return whether a tensor depends on constants and variables only, as a regularizer does."""
     if id(value) not in known:
         kind, inputs = value.op.type, value.op.inputs
         known[id(value)] = kind in ("Const", "ReadVariableOp") or (
-            len(inputs) > 0 and all(is_fixed(one, known) for one in inputs)
+            len(inputs) > 0 and all(_is_fixed(one, known) for one in inputs)
         )
     return known[id(value)]
 
@@ -241,7 +241,7 @@ def _update_by_function(
 ) -> None:
     gathers = batch.gathers
     values = metric._fn(y_true, y_pred, **metric._fn_kwargs)
-    compares = is_of_batch(values, batch) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
+    compares = _is_of_batch(values, batch) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
     if not compares or batch.gathers > gathers:
         original(metric, y_true, y_pred, sample_weight)
     else:
