@@ -5,6 +5,8 @@ from functools import partial
 
 import pytest
 
+from tests.campaigns.keras_programs import LAUNCHES, launched
+from tests.campaigns.random_programs import random_program
 from tests.distributed.launch import REPOSITORY, horovodrun, mpiexec, python
 
 pytestmark = pytest.mark.distributed
@@ -17,6 +19,7 @@ CLAIMS = {
 }
 OF_EACH_KIND = list({tuple(claims): feature for feature, claims in reversed(CLAIMS.items())}.values())
 ALONE = [feature for feature in CLAIMS if feature != "jit_compile=True"][::3]
+SAMPLE = [10, 18, 30, 60, 69]  # seeds of python -m tests.campaigns.keras_programs
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,13 @@ def plain(tmp_path_factory):
 def test_a_row_of_each_kind_of_outcome_is_right_on_two_ranks(tmp_path):
     arguments = ["equal_to_keras.py", str(tmp_path / "none"), *OF_EACH_KIND]
     check(mpiexec(*arguments, imported=True, timeout=600), set(OF_EACH_KIND))
+
+
+def test_random_programs_are_equal_on_two_ranks(tmp_path):
+    found = launched(LAUNCHES["2"], tmp_path, SAMPLE)
+    assert list(found) == SAMPLE
+    for seed, outcome in found.items():
+        assert outcome.startswith(("equal", "announced", "refused")), f"{random_program(seed)}\n{outcome}"
 
 
 @pytest.mark.full
