@@ -22,7 +22,7 @@ from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
-from xmc_tf.collective.optimizers.row_wise.forms import row_wise_of
+from xmc_tf.collective.optimizers.row_wise.forms import names_of_forms, row_wise_of
 from xmc_tf.collective.optimizers.row_wise.updating import update_rows
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line, lookup
@@ -189,20 +189,21 @@ def test_exact_training_refuses_optimizers_that_need_whole_tables(name, cause):
         refused(f"{name}(.|\n)*{cause}", model.compile, getattr(keras.optimizers, name)(0.01), "mse")
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
-        keras.optimizers.Adagrad(0.05),
-        keras.optimizers.AdamW(0.01, weight_decay=0.1),
-        keras.optimizers.Adam(0.01, amsgrad=True),
-        keras.optimizers.RMSprop(0.01, momentum=0.9, centered=True, weight_decay=0.1),
-        keras.optimizers.RMSprop(0.01),
-        keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.1, l2_regularization_strength=0.1, beta=0.2),
-        keras.optimizers.Ftrl(0.1, -0.7, l2_shrinkage_regularization_strength=0.1),
-    ],
-    ids=lambda one: one.name,
-)
+# With options that are not the defaults.
+THEIRS = [
+    keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
+    keras.optimizers.Adagrad(0.05),
+    keras.optimizers.AdamW(0.01, weight_decay=0.1),
+    keras.optimizers.Adam(0.01, amsgrad=True),
+    keras.optimizers.Adamax(0.01, beta_2=0.9, weight_decay=0.1),
+    keras.optimizers.RMSprop(0.01, momentum=0.9, centered=True, weight_decay=0.1),
+    keras.optimizers.RMSprop(0.01),
+    keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.1, l2_regularization_strength=0.1, beta=0.2),
+    keras.optimizers.Ftrl(0.1, -0.7, l2_shrinkage_regularization_strength=0.1),
+]
+
+
+@pytest.mark.parametrize("theirs", THEIRS, ids=lambda one: one.name)
 def test_row_wise_forms_equal_keras_if_each_step_touches_each_row(theirs):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(6, 3)).astype(np.float32)
@@ -214,6 +215,10 @@ def test_row_wise_forms_equal_keras_if_each_step_touches_each_row(theirs):
         theirs.apply_gradients([(gradient, plain)])
     np.testing.assert_allclose(table.variable, plain, atol=1e-6)
     assert len(ours.slots) == len(theirs.variables) - 2  # the step and the rate
+
+
+def test_all_row_wise_forms_are_compared_with_keras():
+    assert {type(one).__name__ for one in THEIRS} == set(names_of_forms())
 
 
 @pytest.mark.parametrize(

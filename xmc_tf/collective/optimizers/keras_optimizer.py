@@ -63,7 +63,7 @@ class LossScale(tf.Module):
 
 
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
-ELEMENTWISE = (*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")
+ELEMENTWISE = tuple(dict.fromkeys((*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")))
 # Why others cannot. Lamb does in one process, with exact=True.
 _CAUSES = {
     "Lamb": "it divides by norms of whole tables",

@@ -6,13 +6,14 @@ import keras
 
 from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
 from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.adamax import RowAdamax
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.ftrl import RowFtrl
 from xmc_tf.collective.optimizers.row_wise.rmsprop import RowRMSprop
 from xmc_tf.collective.optimizers.row_wise.sgd import RowSGD
 from xmc_tf.common.errors import InputError
 
-ROW_WISE: list[type[TableOptimizer]] = [RowSGD, RowAdagrad, RowAdam, RowRMSprop, RowFtrl]
+ROW_WISE: list[type[TableOptimizer]] = [RowSGD, RowAdagrad, RowAdam, RowAdamax, RowRMSprop, RowFtrl]
 
 
 def names_of_forms() -> list[str]:
