@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -144,6 +145,13 @@ def without_tensorflow(module):
         return any(module == part or module.startswith(f"{part}.") for part in parts)
 
     return is_in([*WITHOUT_TENSORFLOW, *MODULES_WITHOUT_TENSORFLOW]) and not is_in(WITH_TENSORFLOW)
+
+
+def test_the_tour_of_the_code_names_files_that_exist():
+    page = (ROOT / "docs" / "explanation" / "inside.md").read_text()
+    named = sorted(set(re.findall(r"`([\w.-]+/[\w./-]*)`", page)))
+    assert len(named) > 50
+    assert [one for one in named if not (ROOT / one).exists() and not any((ROOT / PACKAGE).glob(f"**/{one}"))] == []
 
 
 def test_every_module_has_its_place():

@@ -5,7 +5,8 @@
 PYTHON runs an environment with torch and transformers. Tiny encoders with random weights, of each architecture and its
 variants, read documents of several lengths: one token, padding, and the longest length. One JSON line a case gives the
 largest differences; the exit status is 1 if a hidden state differs by more than 1e-5, or a gradient by more than 1e-5
-of the largest gradient of the case. With --write, PyTorch's embeddings become those that ``tests/encoder`` expects.
+of the largest gradient of the case. With --write, PyTorch's embeddings of these
+cases become those that ``tests/encoder`` expects.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def main() -> None:
             expected[case] = _means(folder)
             print(json.dumps({"interop": "encoders_with_pytorch", "case": case, **result}), flush=True)
     if options.write:
-        lines = [f"{json.dumps(case)}: {json.dumps(means)}" for case, means in expected.items()]
+        expected = json.loads(EXPECTED.read_text()) | expected
+        lines = [f"{json.dumps(case)}: {json.dumps(expected[case])}" for case in sorted(expected) if case in CASES]
         EXPECTED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     sys.exit(0 if all(agree) else 1)
 

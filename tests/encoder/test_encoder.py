@@ -1,7 +1,9 @@
 """Encoders of every architecture: PyTorch's numbers, padding, gradients, dropout, precision."""
 
 import json
+import re
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
+REPOSITORY = Path(__file__).parents[2]
 NEVER_IN_TENSORFLOW = ("modernbert", "nomic_bert")  # versions of transformers with TensorFlow had none
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))
@@ -230,6 +233,17 @@ def test_bfloat16_agrees_within_its_precision(architecture):
     assert 0 < np.abs(plain - half).max() < 0.1
     assert half_loss == pytest.approx(loss, rel=0.05)
     assert half_norm == pytest.approx(norm, rel=0.1)
+
+
+def test_documents_name_every_architecture():
+    for page in ("README.md", "docs/explanation/xr-transformer.md"):
+        text = re.sub("[-_]", "", (REPOSITORY / page).read_text().lower())
+        assert [one for one in ARCHITECTURES if re.sub("[-_]", "", one) not in text] == [], page
+
+
+def test_an_option_says_whether_it_changes_embeddings():
+    with pytest.raises(AssertionError, match="list 'new_option' in OPTIONS"):
+        shared_encoder("bert").config.option("new_option", 1)
 
 
 def test_the_seed_decides_the_weights():

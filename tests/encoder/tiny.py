@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.encoder import Encoder
+from xmc_tf.encoder.architectures import registry
 
 VOCABULARY = 60
 LENGTHS = (7, 3, 1, 12)
@@ -65,7 +66,7 @@ CASES = {
     "nomic_bert": {**_SIZES, "max_position_embeddings": 32},
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
-ARCHITECTURES = sorted({case.split(" ")[0] for case in CASES})
+ARCHITECTURES = sorted(registry.ARCHITECTURES)  # each needs a case of its name
 
 
 def tiny_content(case, **changes):

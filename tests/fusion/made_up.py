@@ -40,8 +40,8 @@ def mentions_of(precisions: spmatrix) -> Mentions:
     precisions = csr_matrix(precisions).sorted_indices()
     rows = np.repeat(np.arange(precisions.shape[0]), np.diff(precisions.indptr))
     each = np.ones(len(rows), np.int32)
-    return Mentions(
-        rows, precisions.indices.astype(np.int64), precisions.data.astype(np.float32),
-        np.full(len(rows), EXACT, np.int8), each.astype(np.float32), each,
-        np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int8), 80 * each, each,
-    )  # fmt: skip
+    nothing = dict.fromkeys(Mentions._fields, 0 * each)
+    return Mentions(**nothing | {
+        "rows": rows, "labels": precisions.indices.astype(np.int64), "precision": precisions.data.astype(np.float32),
+        "grade": EXACT * each, "coverage": each, "counts": each, "rarity": 80 * each, "words": each,
+    })  # fmt: skip

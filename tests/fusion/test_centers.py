@@ -114,6 +114,8 @@ def test_a_folder_keeps_them_and_damage_is_named(learned, tmp_path):
 
 def test_models_of_older_versions_have_none(learned, tmp_path):
     (without, _), (_, _, scores) = learned
+    versions = [feature.since for feature in FEATURES]
+    assert versions == sorted(versions), "a feature at the end says since when it is there"
     without.save(tmp_path / "fusion")
     path = tmp_path / "fusion" / "fusion.json"
     content = json.loads(path.read_text())

@@ -14,7 +14,7 @@ from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
-from xmc_tf.serving.name_matches import NameMatches
+from xmc_tf.serving.name_matches import GraphMentions, NameMatches
 from xmc_tf.serving.search import Beam
 
 
@@ -46,7 +46,7 @@ def test_any_text_mentions_the_same_labels(learned, graph, texts):
     expected = learned.mentions(texts, threads=1)
     found = graph(tf.constant(texts, tf.string))
     assert np.array_equal(found.keys, expected.rows * len(NAMES) + expected.labels)
-    for name in ("precision", "grade", "coverage", "counts", "position", "inside", "rarity", "words"):
+    for name in GraphMentions._fields[1:]:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 

@@ -176,11 +176,7 @@ class NameSimilarity(tf.Module):
 def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
     """Return the mention of each candidate, with zeros for candidates that are not mentioned."""
     if mentions is None:
-        whole, real = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
-        return GraphMentions(
-            keys, precision=real, grade=whole, coverage=real, counts=whole, position=real, inside=whole, rarity=whole,
-            words=whole,
-        )  # fmt: skip
+        return GraphMentions(keys, *[tf.zeros_like(keys, tf.float32)] * (len(GraphMentions._fields) - 1))
     place = tf.searchsorted(mentions.keys, keys)
     same = tf.gather(tf.pad(mentions.keys, [[0, 1]], constant_values=-1), place) == keys
     columns = (tf.gather(tf.pad(column, [[0, 1]]), place) for column in mentions[1:])

@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 
 NO_LIMIT = 1 << 20
 _NOT_OF_EMBEDDINGS = ("architecture", "content", "dropout", "attention_dropout", "deviation")
-# Other names in config.json that change embeddings.
+# The names in config.json that only some architectures read: those that change embeddings, and others.
 OPTIONS = (
     "attention_bias", "clamp_len", "conv_act", "conv_groups", "conv_kernel_size", "global_attn_every_n_layers",
     "global_rope_theta", "inner_group_num", "layer_types", "local_attention", "local_rope_theta",
@@ -20,6 +20,7 @@ OPTIONS = (
     "position_buckets", "relative_attention", "relative_attention_num_buckets", "rope_parameters",
     "rotary_emb_base", "share_att_key",
 )  # fmt: skip
+_OTHER_OPTIONS = ("embedding_dropout", "summary_type", "summary_use_proj")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
 
@@ -46,7 +47,8 @@ class EncoderConfig:
     deviation: float  # standard deviation of random weights
 
     def option(self, name: str, default: Any) -> Any:
-        """Return a field that only this architecture has."""
+        """Return a field that only some architectures have."""
+        assert name in OPTIONS + _OTHER_OPTIONS, f"list {name!r} in OPTIONS if it changes embeddings"
         found = self.content.get(name)
         return default if found is None else found
 
