@@ -142,7 +142,7 @@ GlobalAveragePooling1D() | GlobalAveragePooling1D() | GlobalAveragePooling1D() |
 GRU(4, reset_after=False) | Flatten() | Flatten() | Bidirectional(GRU(2)) | SimpleRNN(4, unroll=True)""")
 OF_VECTORS = _choices("""
 Dense(4, 'relu', kernel_regularizer='l2') | Dense(4, 'tanh', activity_regularizer='l2') | PReLU() | LayerNormalization()
-Dense(4, bias_regularizer='l1', kernel_constraint='max_norm') | Dense(4, kernel_constraint='unit_norm') | Dropout(0.0)
+Dense(4, bias_regularizer='l2', kernel_constraint='max_norm') | Dense(4, kernel_constraint='unit_norm') | Dropout(0.0)
 BatchNormalization(momentum=0.5) | BatchNormalization(scale=False, center=False) | RMSNormalization()
 BatchNormalization(trainable=False) | BatchNormalization(momentum=0.8, gamma_regularizer='l2')
 Dense(3, trainable=False)
