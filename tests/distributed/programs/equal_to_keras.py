@@ -48,6 +48,11 @@ def model_of(*between: keras.layers.Layer, final: str | None = None) -> keras.Mo
     return keras.Model(ids, L.Dense(1, final, kernel_initializer=fixed(2))(x))
 
 
+def classes_of(model: keras.Model) -> keras.Model:
+    """Return a model of the probabilities of four classes."""
+    return keras.Model(model.inputs, L.Dense(4, "softmax", kernel_initializer=fixed(4))(model.outputs[0]))
+
+
 def masked_model() -> keras.Model:
     ids = keras.Input([3], dtype="int64")
     x = L.Embedding(ROWS, 4, weights=[TABLE], mask_zero=True, name="items")(ids)
@@ -342,6 +347,12 @@ FEATURES = {
         make=lambda strategy: model_of(final="sigmoid"),
         compile=lambda: {"loss": losses.Dice()},
         arrays=(IDS, CLICKS),
+    ),
+    "CategoricalGeneralizedCrossEntropy": Row(
+        lambda: OPT.SGD(0.5),
+        make=lambda strategy: classes_of(model_of()),
+        compile=lambda: {"loss": losses.CategoricalGeneralizedCrossEntropy()},
+        arrays=(IDS, (IDS[:, :1] % 4).astype(np.int64)),
     ),
     "PearsonCorrelation(axis=0)": Row(
         compile=lambda: {"metrics": [keras.metrics.PearsonCorrelation(axis=0)]},

@@ -18,6 +18,8 @@ from xmc_tf.common.errors import InputError
 
 log = logging.getLogger(__name__)
 _LARGE = 1024  # numbers per example whose exchange in each step takes long
+# Losses that compare the examples of a batch; the second one does if targets have the shape [n, 1].
+_OF_PAIRS = (keras.losses.Circle, keras.losses.CategoricalGeneralizedCrossEntropy)
 
 
 def cover_all_ranks() -> None:
@@ -102,7 +104,7 @@ def _loss(
     """Compute a loss, from the examples of all ranks if it is not a mean or sum of losses of single examples."""
     gathers, batch.is_of_batch = batch.gathers, False
     found = original(loss, y_true, y_pred, sample_weight)
-    compares = isinstance(loss, keras.losses.Circle) or 0 in _axes(getattr(loss, "axis", ()))
+    compares = isinstance(loss, _OF_PAIRS) or 0 in _axes(getattr(loss, "axis", ()))
     if (batch.is_of_batch or compares) and batch.gathers == gathers:
         batch.is_of_batch = False
         found = _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
