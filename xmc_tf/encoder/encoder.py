@@ -133,10 +133,11 @@ class Encoder(tf.Module):
         self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Return the same embeddings as ``__call__``, computed by one graph for all batch sizes."""
-        key = training, self.precision, ids.dtype
+        dtype = tf.as_dtype(ids.dtype)
+        key = training, self.precision, dtype
         if key not in self._graphs:
             padded = tf.TensorSpec([None, None], tf.int32)
-            given = tf.TensorSpec([None, None, self.dim], ids.dtype) if ids.dtype.is_floating else padded
+            given = tf.TensorSpec([None, None, self.dim], dtype) if dtype.is_floating else padded
             specs = [given, padded] + [tf.TensorSpec([2], tf.int64)] * training
 
             def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
