@@ -20,9 +20,9 @@ CHAIN = random_chain(40, [3, 12])
 X, Y = features("both", 50), label_matrix(50, 40)
 
 
-def trained(mode="full-model", level=1, schemes="tfn", chain=CHAIN, **wishes):
+def trained(mode="full-model", level=1, schemes="tfn", chain=CHAIN, **options):
     params = ranker_params(schemes, mode=mode, ranker_level=level, rel_mode="induce", rel_norm="l1")
-    return train_rankers(X, Y, chain, params=params, threads=1, **wishes)
+    return train_rankers(X, Y, chain, params=params, threads=1, **options)
 
 
 def assert_same_levels(ours, expected):
@@ -71,7 +71,7 @@ def test_cuts_that_the_tree_does_not_have(mode, level, chain, words):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "sizes"),
+    ("options", "sizes"),
     [
         ({"nr_splits": 4}, [1, 3, 12, 40]),
         ({"nr_splits": 2, "min_codes": 5}, [1, 3, 6, 12, 40]),
@@ -79,8 +79,8 @@ def test_cuts_that_the_tree_does_not_have(mode, level, chain, words):
         ({"nr_splits": 2, "shallow": True}, [1, 12, 40]),
     ],
 )
-def test_levels_above_a_tree_that_has_no_root(wishes, sizes):
-    chain = whole_chain(CHAIN[-1:], 40, RankerParams(**wishes))
+def test_levels_above_a_tree_that_has_no_root(options, sizes):
+    chain = whole_chain(CHAIN[-1:], 40, RankerParams(**options))
     assert [1, *(clusters.shape[0] for clusters in chain)] == sizes
     for above, clusters in pairwise(chain):
         assert above.shape[0] == clusters.shape[1]

@@ -17,9 +17,9 @@ def with_bias(X, bias=1.0):
     return np.hstack([full, np.full((len(full), 1), bias)]) if bias > 0 else full
 
 
-def train_flat(X, Y, solver, R=None, **wishes):
+def train_flat(X, Y, solver, R=None, **options):
     """Return the weights of a model without a tree, (features and bias × labels)."""
-    params = ranker_params(solver_type=solver, **{**TIGHT, **wishes})
+    params = ranker_params(solver_type=solver, **{**TIGHT, **options})
     return train_rankers(X, Y, R=R, params=params, threads=2).levels[0].weights.toarray().astype(np.float64)
 
 
@@ -66,12 +66,12 @@ CASES = {
 @solvers
 @pytest.mark.parametrize("case", CASES)
 def test_edge_cases_reach_the_minimum(solver, case):
-    kind, Y, labels, wishes = CASES[case]
+    kind, Y, labels, options = CASES[case]
     X = features(kind, Y.shape[0])
-    W = train_flat(X, Y, solver, **wishes)
+    W = train_flat(X, Y, solver, **options)
     assert np.isfinite(W).all()
     for label in labels:
-        assert_best(W[:, label], with_bias(X, wishes.get("bias", 1.0)), Y, label, solver, cp=wishes.get("Cp", 1.0))
+        assert_best(W[:, label], with_bias(X, options.get("bias", 1.0)), Y, label, solver, cp=options.get("Cp", 1.0))
 
 
 @solvers
