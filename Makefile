@@ -47,7 +47,7 @@ test: lint  ## install, lint, run the tests of a change (12 minutes on two cores
 	@echo "tests without the mark full, $(TEST_JOBS) files at a time"
 	@$(PYTEST) -m "not full"
 
-test-all: test test-full  ## the same, then all other tests (30 minutes in all)
+test-all: test test-full  ## the same, then all other tests (32 minutes in all)
 
 # What `make test` leaves out. The check of an installation mostly waits for pip and for single processes: beside tests, it costs
 # little time.
