@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-full lint format docs bench clean
+.PHONY: help demo setup test test-all test-full test-oldest lint format docs bench clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -47,7 +47,11 @@ test: lint  ## install, lint, run the tests of a change (12 minutes on two cores
 	@echo "tests without the mark full, $(TEST_JOBS) files at a time"
 	@$(PYTEST) -m "not full"
 
-test-all: test test-full  ## the same, then all other tests (32 minutes in all)
+test-all: test test-full test-oldest  ## the same, then all other tests (36 minutes in all)
+
+# The oldest allowed versions of all packages, in an environment of their own (645 MB to download).
+test-oldest: setup
+	@$(PY) -m tests.installation oldest
 
 # What `make test` leaves out. The check of an installation mostly waits for pip and for single processes: beside tests, it costs
 # little time.
