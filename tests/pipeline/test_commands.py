@@ -13,7 +13,7 @@ from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
 from xmc_tf.metrics import pecos_lines
-from xmc_tf.params import XTransformerParams, XTransformerPredParams
+from xmc_tf.params import MatcherParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
 
 
@@ -92,9 +92,14 @@ def test_what_cannot_be_is_refused(flags, said):
     refused(said, train.main, flags)
 
 
-def test_a_missing_file_is_named_before_the_encoder_is_looked_for(corpus, tmp_path):
+def test_a_missing_file_is_named_before_the_encoder_is_looked_for(corpus, tmp_path, caplog):
     with pytest.raises(InputError, match=r"nope\.txt does not exist"):
         run_train(corpus, tmp_path / "m", "-t", tmp_path / "nope.txt", "--model-shortcut", tmp_path / "no-encoder")
+    assert "fine-tuning the encoder" not in caplog.text
+    # Without an encoder in the command, the first lines say which one the default of PECOS takes.
+    files = ["-t", str(tmp_path / "nope.txt"), "-y", str(corpus / "Y.trn.npz"), "-m", str(tmp_path / "m")]
+    refused(r"nope\.txt does not exist", train.main, files)
+    assert f"fine-tuning the encoder {MatcherParams().model_shortcut} (" in caplog.text
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
