@@ -4,6 +4,7 @@ Where namespaces are not permitted, or sshd is missing, these tests report why.
 """
 
 import json
+import os
 import re
 import sys
 
@@ -67,9 +68,10 @@ def test_horovodrun_starts_the_ranks_of_several_hosts(hosts):
     """Over MPI, which takes the network of the hosts, whose interfaces have different names."""
     command = [BIN / "horovodrun", "--mpi", "-np", 4, "-H", "one:2,two:1,three:1", "--disable-cache"]
     command += ["--network-interfaces", "10.77.0.0/24", f"--mpi-args=--prefix {sys.prefix}"]
-    status, said = finish(start(hosts, "one", *command, sys.executable, "-m", "xmc_tf.check", "--json"))
+    path = f"PATH={BIN}{os.pathsep}{hosts.environment()['PATH']}"  # horovodrun looks for mpirun there
+    status, said = finish(start(hosts, "one", "env", path, *command, sys.executable, "-m", "xmc_tf.check", "--json"))
     assert status == 0, said
-    report = json.loads(re.search(r'\{"communicator".*', said)[0])
+    report, _ = json.JSONDecoder().raw_decode(said, said.index('{"communicator"'))  # before a tag of mpirun's
     assert [place["host"] for place in report["ranks"]] == ["one", "one", "two", "three"]
     assert all(one["right"] for one in report["collectives"])
     assert len(report["links"]) == 3
