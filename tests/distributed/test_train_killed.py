@@ -6,7 +6,8 @@ killed in, and is killed in a later one. In the end there is the model of the tr
 ``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains through all stages in which one rank
 is killed and five in which all are, 120 kills; otherwise it is one chain through the stages that resume in different
 ways, in which one or all are killed, as chance has it. Copies of what some kills leave behind resume on other numbers
-of ranks.
+of ranks. Other chains train the upper layers alone: they are killed while the output of the frozen layers is written and
+while it is read, and find it damaged, or of other weights.
 """
 
 import contextlib
@@ -24,8 +25,13 @@ import pytest
 
 from tests.distributed.launch import horovodrun, python, wait_for
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import Encoder
 from xmc_tf.metrics import measure
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.pipeline.frozen_layers import with_frozen_layers
+from xmc_tf.pipeline.stages import Stages
+from xmc_tf.ranks.solo import Solo
 
 pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
@@ -35,6 +41,10 @@ STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "
 RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
 # Resumed by whole stages, by a checkpoint, by each rank's part, by sub-problems, and while the model is placed.
 DIFFERENT = ["features", "level_1", "embeddings", "rankers", "removal"]
+# Of a training with frozen layers: their output is written in the first, and read in the others.
+FROZEN = ["frozen-layers", "level_1", *(["level_2"] if RUNS else []), "embeddings"]
+UPPER = ["--train-layers", "half", "--keep-work"]
+STATES = "frozen-layers/states.npy"
 CHAINS = [(whom, number) for whom in ("one", "all") for number in range(RUNS)] or [("any", 0)]
 TAKEN_OVER = {"level_1": 3, "embeddings": 3, "rankers": 1} | ({"level_2": 1} if RUNS else {})
 SEED = os.environ.get("XMC_TF_TEST_SEED", "0")
@@ -56,12 +66,12 @@ def warmly(fast_start):
     return fast_start(True)
 
 
-def train(warmly, folder, model, plan=None, world=2, batch=None, **options):
+def train(warmly, folder, model, plan=None, world=2, batch=None, flags=(), **options):
     """Run the training, which the plan may have wait in a stage."""
     told = {"times": str(folder / f"{model}.times"), **(plan or {})}
     more = [
         "-ns", "tfn+man", "--batch-size", batch or GLOBAL_BATCH // world, "--max-steps", 6, "--learning-rate", 0.003,
-        "--probabilities", "false",
+        "--probabilities", "false", *flags,
     ]  # fmt: skip
     flags = train_flags(folder, folder / model, *more)
     return horovodrun("killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, **options)
@@ -76,9 +86,9 @@ def uninterrupted(warmly, folder):
     return XTransformer.load(folder / "uninterrupted")
 
 
-def lasts(folder, stage):
+def lasts(folder, stage, uninterrupted="uninterrupted"):
     """Return the seconds of a stage in the fastest run so far; the first one may have compiled kernels."""
-    runs = sorted(folder.glob("*.times")) if "level" not in stage else [folder / "uninterrupted.times"]
+    runs = sorted(folder.glob("*.times")) if "level" not in stage else [folder / f"{uninterrupted}.times"]
     lines = [json.loads(line) for run in runs for line in run.read_text().splitlines()]
     return min(took for name, took in lines if name == stage)
 
@@ -102,7 +112,7 @@ def assert_same(model, other, folder):
         assert abs(ours - theirs).max() < 1e-4  # the same labels
 
 
-def killed(warmly, folder, model, stage, after, victims, *, made=False):
+def killed(warmly, folder, model, stage, after, victims, *, made=False, flags=()):
     """Run a training that is killed in a stage, so many seconds after its beginning, and return its output."""
     mark, struck = (folder / f"{model}.{name}" for name in ("mark", "struck"))
     for file in (mark, struck):
@@ -118,7 +128,7 @@ def killed(warmly, folder, model, stage, after, victims, *, made=False):
         struck.touch()
 
     plan = {"stage": stage, "mark": str(mark), "struck": str(struck), "made": made}
-    run = train(warmly, folder, model, plan, check=False, during=strike)
+    run = train(warmly, folder, model, plan, flags=flags, check=False, during=strike)
     print(f"{model}: {stage}, after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
     assert run.returncode not in (0, None), run.describe()
     # The model appears complete. While it is placed, the kill may come just after the rename.
@@ -163,6 +173,67 @@ def test_a_training_killed_in_each_stage_resumes(warmly, folder, uninterrupted, 
     shutil.rmtree(folder / model)
     # Nothing incomplete is left; the next run takes over the lock of a killed one.
     assert not [path for path in folder.glob(f".{model}*") if path.suffix != ".lock"]
+
+
+@pytest.fixture(scope="module")
+def upper(warmly, folder):
+    """Return what an uninterrupted training of the upper layers alone has written."""
+    train(warmly, folder, "upper", flags=UPPER)
+    return written(folder, "upper")
+
+
+def written(folder, model):
+    """Return the bytes of the output of the frozen layers, and of what was learned from it."""
+    work, model = folder / f"{model}.work", folder / model
+    paths = [work / STATES, work / "embeddings/E.npy", model / "encoder/model.safetensors", *model.rglob("*.npz")]
+    return {path.name + path.parent.name: path.read_bytes() for path in paths}
+
+
+def damage(path):
+    """Change one bit in the middle of a file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+def compute_with_other_weights(work, encoder):
+    """Replace the output of the frozen layers with that of an encoder with other word embeddings."""
+    other = Encoder.load(encoder)
+    other.weights["words"].assign(other.weights["words"] * 2)
+    other.freeze("half")
+    with_frozen_layers(other, TokenStore.open(work / "tokens"), Stages(work, Solo()), "frozen-layers")
+
+
+@pytest.mark.parametrize(("whom", "number"), CHAINS)
+def test_a_training_killed_while_frozen_layers_are_written_or_read_resumes(warmly, folder, upper, whom, number):
+    chance, model = random.Random(f"{SEED} frozen {whom} {number}"), f"upper-{whom}-{number}"
+    print(f"XMC_TF_TEST_SEED={SEED}")
+    work, finished = folder / f"{model}.work", []
+    for stage in FROZEN:
+        after = lasts(folder, stage, "upper") * (number + chance.random()) / max(RUNS, 1)
+        one = whom == "one" or (whom == "any" and chance.random() < 0.5)
+        run = killed(warmly, folder, model, stage, after, [chance.randrange(2)] if one else [0, 1],
+                     made=number == RUNS - 1, flags=UPPER)  # fmt: skip
+        assert all(f"{before}: reused from an earlier run" in run.ranks[0].output for before in finished)
+        finished = ["frozen-layers"]
+        if stage == "level_1":
+            assert (work / STATES).read_bytes() == upper["states.npyfrozen-layers"]
+            damage(work / STATES)
+            run = train(warmly, folder, model, flags=UPPER, check=False)
+            assert run.returncode not in (0, None), run.describe()
+            assert f"{STATES} is damaged" in run.ranks[0].output, run.describe()
+            assert f"delete {work / 'frozen-layers'}, and run" in run.ranks[0].output, run.describe()
+            shutil.rmtree(work / "frozen-layers")  # as the error says
+            finished = []
+        elif stage == FROZEN[-1]:
+            compute_with_other_weights(work, folder / "encoder")
+            assert (work / STATES).read_bytes() != upper["states.npyfrozen-layers"]
+    train(warmly, folder, model, flags=UPPER)
+    assert written(folder, model) == upper
+    for path in (work, folder / model):
+        shutil.rmtree(path)
 
 
 def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):

@@ -18,6 +18,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.matcher import LevelByLevel, Matcher
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.pipeline import frozen_layers
 from xmc_tf.pipeline.stages import Stages
 
 plan, flags = json.loads(sys.argv[1]), sys.argv[2:]
@@ -105,6 +106,7 @@ def watch_levels(folder_of_levels):
     around(Matcher, "save", before=lambda *_: enter("heads"))
 
 
+frozen_layers.BLOCK = 32  # several blocks
 model = Path(flags[flags.index("-m") + 1])
 around(Stages, "_begin", before=lambda self, part, key: part.stem != "fine-tuning" and enter(part.stem))
 stage_of = {"fine-tuning": "heads"}
