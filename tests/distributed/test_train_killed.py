@@ -6,8 +6,8 @@ killed in, and is killed in a later one. In the end there is the model of the tr
 ``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains through all stages in which one rank
 is killed and five in which all are, 120 kills; otherwise it is one chain through the stages that resume in different
 ways, in which one or all are killed, as chance has it. Copies of what some kills leave behind resume on other numbers
-of ranks. Other chains train the upper layers alone: they are killed while the output of the frozen layers is written and
-while it is read, and find it damaged, or of other weights.
+of ranks. Other chains train only the upper layers: they are killed while the output of the frozen layers is written and
+while it is read, and find it damaged, or computed with other weights.
 """
 
 import contextlib

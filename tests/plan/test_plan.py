@@ -98,6 +98,35 @@ def test_the_head_is_divided_and_the_encoder_is_not():
     assert one_half.memory < one.memory / 10
 
 
+@pytest.mark.parametrize(("train_layers", "frozen"), [("half", 3), ("2", 4), ("6", 0)])
+def test_frozen_layers_need_no_gradients_and_are_computed_once(train_layers, frozen):
+    data, options, cpu = DataSizes(2617, 7534, tokens=51), FineTuningOptions(half=True), DEVICES["cpu-core"]
+    size = encoder_size("all-MiniLM-L6-v2", train_layers)
+    arguments = data, size, Machines(2, 1), cpu, options
+    names = [stage.name for stage in summary.estimate(*arguments).stages]
+    assert names == ["TF-IDF", "label tree", "frozen layers", "fine-tuning", "embeddings", "rankers"]
+    stages = dict(zip(names, summary.estimate(*arguments).stages, strict=True))
+    whole = dict(zip(names[:2] + names[3:], summary.estimate(data, MINILM, *arguments[2:]).stages, strict=True))
+    trained, layer = (6 - frozen) / 6, MINILM.layer_weights / 6
+    # A gradient, two slots and the activations of a layer; the embeddings have a gradient and two slots too.
+    activations = 32 * MINILM.activation_bytes(51, half=True) / 6
+    saved = 12 * (MINILM.weights - (6 - frozen) * layer) + frozen * activations
+    assert whole["fine-tuning"].memory - stages["fine-tuning"].memory == pytest.approx(saved)
+    assert stages["frozen layers"].disk == 7534 * 51 * 384 * 2
+    assert stages["embeddings"].seconds == pytest.approx(whole["embeddings"].seconds * trained)
+    lower, upper = stages["frozen layers"].seconds, stages["embeddings"].seconds
+    assert lower + upper == pytest.approx(whole["embeddings"].seconds)
+    assert whole["fine-tuning"].sent - stages["fine-tuning"].sent == pytest.approx(
+        3 * 7534 / 64 * (MINILM.weights - (6 - frozen) * layer) * 4
+    )
+    assert stages["fine-tuning"].seconds < whole["fine-tuning"].seconds * trained**0.5
+    # A measured speed is that of the trained layers.
+    measured = replace(options, docs_per_second=100)
+    found = {stage.name: stage.seconds for stage in summary.estimate(*arguments[:4], measured).stages}
+    assert found["embeddings"] == pytest.approx(7534 / 300 / 2)
+    assert found["frozen layers"] == pytest.approx(found["embeddings"] * frozen / (6 - frozen))
+
+
 def test_a_measured_speed_replaces_the_devices():
     data = DataSizes(1000, 32_000)
     found = fine_tuning(data, MINILM, Machines(1, 1), DEVICES["cpu-core"], FineTuningOptions(docs_per_second=100))
@@ -146,6 +175,9 @@ def test_other_numbers_are_refused(text, capsys):
 
 def test_an_unknown_encoder_and_a_damaged_configuration_are_named(tmp_path):
     refused("--encoder gpt-9", encoder_size, "gpt-9")
+    refused("at most 6, half or all", command.main, ["--labels", "9", "--docs", "9", "--encoder",
+                                                     "all-minilm-l6-v2", "--train-layers", "7"])  # fmt: skip
+    refused("--train-layers", command.main, ["--labels", "9", "--docs", "9", "--train-layers", "half"])
     (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": "six"}')
     refused("num_hidden_layers", encoder_size, str(tmp_path))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
+from xmc_tf.params import MatcherParams, add_arguments, from_arguments
 from xmc_tf.params.choices import HEAD_PRECISIONS
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions
@@ -20,7 +21,8 @@ _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a tr
 Without --encoder, the estimate is for linear rankers. It uses speeds measured on other machines, or, with
 --docs-per-second, your own speed of fine-tuning."""
 _OF_ENCODERS = (
-    "tokens", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device", "docs_per_second"
+    "tokens", "train_layers", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device",
+    "docs_per_second",
 )  # fmt: skip
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
@@ -53,8 +55,10 @@ def parser() -> argparse.ArgumentParser:
     add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens read per document")
     add("--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features per document")
     add("--features", type=whole, default=data.features, metavar="N", help="number of distinct TF-IDF features")
-    add = out.add_argument_group("model").add_argument
+    group = out.add_argument_group("model")
+    add = group.add_argument
     add("--encoder", metavar="NAME", help=f"encoder: a folder with config.json, or {', '.join(ENCODERS)}")
+    add_arguments(group, MatcherParams, "train_layers")
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="number of training epochs")
     add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
@@ -88,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("--nr-splits is too small", expected="at least 2", received=str(a.nr_splits))
     hosts, ranks = parse_hosts(a.hosts)
     machines = Machines(hosts, ranks, a.cores, a.network * 1e9 / 8, a.memory * 1e9)
-    encoder = encoder_size(a.encoder) if a.encoder else None
+    layers = from_arguments(MatcherParams, argparse.Namespace(train_layers=a.train_layers)).train_layers
+    encoder = encoder_size(a.encoder, layers) if a.encoder else None
     device = DEVICES[a.device]
     if a.device == "cpu-core":
         device = type(device)(device.single * a.cores, device.half * a.cores, 0)

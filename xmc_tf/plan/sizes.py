@@ -2,12 +2,13 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.encoder.architectures.registry import parse_config
+from xmc_tf.encoder.network.architecture import lower_layers
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,22 @@ class EncoderSize:
     heads: int
     vocabulary: int
     positions: int = 512
+    frozen: int | None = None  # number of lower layers that are not trained, with the embeddings; None: all are trained
+
+    @property
+    def lower(self) -> "EncoderSize":
+        """The frozen layers."""
+        return replace(self, layers=self.frozen or 0, frozen=None)
+
+    @property
+    def upper(self) -> "EncoderSize":
+        """The layers above the frozen ones."""
+        return replace(self, layers=self.layers - (self.frozen or 0), frozen=None)
+
+    @property
+    def trained_weights(self) -> int:
+        """The number of weights that are trained."""
+        return self.weights if self.frozen is None else self.upper.layer_weights
 
     @property
     def layer_weights(self) -> int:
@@ -66,23 +83,25 @@ ENCODERS = {
 }
 
 
-def encoder_size(name: str) -> EncoderSize:
+def encoder_size(name: str, train_layers: str = "all") -> EncoderSize:
     """Return the size of an encoder, given by a name in ``ENCODERS`` or a folder with a ``config.json``."""
     if (config := Path(name) / "config.json").is_file():
-        return _from_config(config)
+        return _from_config(config, train_layers)
     known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
     if known not in ENCODERS:
         raise InputError(
             f"--encoder {name} is unknown", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
             fix="name a known encoder of similar size",
         )  # fmt: skip
-    return ENCODERS[known]
+    size = ENCODERS[known]
+    return size if train_layers == "all" else replace(size, frozen=lower_layers(size.layers, train_layers))
 
 
-def _from_config(path: Path) -> EncoderSize:
+def _from_config(path: Path, train_layers: str) -> EncoderSize:
     config = parse_config(parse_json(path.read_bytes(), of=str(path)), str(path))
     positions = config.positions or min(config.max_length, 512)
-    return EncoderSize(config.layers, config.width, config.inner, config.heads, config.vocabulary, positions)
+    frozen = config.architecture.frozen_layers(config, train_layers)
+    return EncoderSize(config.layers, config.width, config.inner, config.heads, config.vocabulary, positions, frozen)
 
 
 @dataclass(frozen=True)

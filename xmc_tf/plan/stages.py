@@ -1,6 +1,6 @@
 """Estimates for each stage: features, label tree, fine-tuning, embeddings and rankers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -190,18 +190,18 @@ def fine_tuning(
     ranks, batch = machines.ranks, options.batch_size
     nodes = trained_nodes(data.labels, options)
     steps = options.epochs * data.documents / (batch * ranks)
-    dense = encoder.weights * _COPIES * _FLOAT
+    dense = (encoder.weights + encoder.trained_weights * (_COPIES - 1)) * _FLOAT
     if options.half_head:
         head, scored = nodes / ranks * (_HALF * (encoder.width + 1) + _AVERAGE), min(nodes / ranks, _ROWS_AT_ONCE)
     else:
         head, scored = nodes / ranks * (encoder.width + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
-    activations = batch * encoder.activation_bytes(data.tokens, options.half)
+    activations = batch * encoder.upper.activation_bytes(data.tokens, options.half)
     scores = _SCORE_ARRAYS * batch * ranks * scored * _FLOAT
     # A ring all-reduce of the gradients. Embeddings go to all other ranks, and their gradients return.
-    gradients = 2 * (ranks - 1) / ranks * encoder.weights * _FLOAT
+    gradients = 2 * (ranks - 1) / ranks * encoder.trained_weights * _FLOAT
     embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
     speed = device.half if options.half else device.single
-    flops = 3 * encoder.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
+    flops = 3 * encoder.upper.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
     compute = batch / options.docs_per_second if options.docs_per_second else batch * flops / speed
     wire = machines.ring_seconds(gradients) + machines.pairwise_seconds(embeddings)
     rate = batch * ranks / (compute + wire)
@@ -213,18 +213,35 @@ def fine_tuning(
     )  # fmt: skip
 
 
+def frozen_layers(
+    data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
+) -> StageEstimate:
+    """Estimate the output of the frozen layers, which is computed once and mapped into memory."""
+    written = float(data.documents) * data.tokens * encoder.width * (_HALF if options.half else _FLOAT)
+    found = _encoding("frozen layers", encoder.lower, data, encoder, machines, device, options)
+    return replace(found, disk=written, detail=f"{encoder.frozen} of {encoder.layers} layers, with the embeddings")
+
+
 def embeddings(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate the cost of embedding all documents. Embedding one takes a third as long as training on it."""
-    speed = device.half if options.half else device.single
-    flops = encoder.forward_flops(data.tokens)
-    each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed
-    batch = options.batch_size
+    """Estimate the cost of embedding all documents, by the layers above the frozen ones."""
+    found = _encoding("embeddings", encoder.upper, data, encoder, machines, device, options)
+    return replace(found, detail=f"{size(data.documents * encoder.width * _FLOAT)} in the shared folder")
+
+
+def _encoding(
+    name: str, layers: EncoderSize, data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device,
+    options: FineTuningOptions,
+) -> StageEstimate:  # fmt: skip
+    """Estimate a pass of all documents through some layers, a third of the cost of training these."""
+    each = layers.forward_flops(data.tokens) / (device.half if options.half else device.single)
+    if options.docs_per_second:
+        trained = encoder.upper.forward_flops(data.tokens)
+        each = layers.forward_flops(data.tokens) / trained / (3 * options.docs_per_second)
     # Nothing is kept for gradients: two layers' activations at a time.
-    activations = batch * encoder.activation_bytes(data.tokens, options.half) / encoder.layers * 2
+    activations = options.batch_size * encoder.activation_bytes(data.tokens, options.half) / encoder.layers * 2
     return StageEstimate(
-        "embeddings", memory=encoder.weights * _FLOAT + activations, on_device=device.memory > 0,
+        name, memory=encoder.weights * _FLOAT + activations, on_device=device.memory > 0,
         seconds=data.documents * each / machines.ranks,
-        detail=f"{size(data.documents * encoder.width * _FLOAT)} in the shared folder",
     )  # fmt: skip

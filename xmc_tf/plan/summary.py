@@ -16,6 +16,7 @@ from xmc_tf.plan.stages import (
     embeddings,
     features,
     fine_tuning,
+    frozen_layers,
     rankers,
     size,
     tree,
@@ -71,6 +72,8 @@ def estimate(
     """Estimate a training run of linear rankers, or of an XR-Transformer if ``encoder`` is given."""
     stages = [features(data, machines), tree(data, machines, options.max_leaf_size)]
     if encoder is not None:
+        if encoder.frozen is not None:
+            stages.append(frozen_layers(data, encoder, machines, device, options))
         stages.append(fine_tuning(data, encoder, machines, device, options))
         stages.append(embeddings(data, encoder, machines, device, options))
     stages.append(rankers(

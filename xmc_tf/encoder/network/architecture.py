@@ -10,6 +10,18 @@ from xmc_tf.encoder.network.parts import Parts
 from xmc_tf.encoder.network.weights import Weight, WeightNames, dense, norm, table
 
 
+def lower_layers(layers: int, train_layers: str) -> int:
+    """Return the number of layers below the trained ones, which are "half" or a number of upper layers."""
+    trained = -(-layers // 2) if train_layers == "half" else int(train_layers)
+    if trained > layers:
+        raise InputError(
+            "--train-layers exceeds the number of layers of the encoder",
+            expected=f"at most {layers}, half or all", received=train_layers,
+            fix=f"use --train-layers {layers}, which freezes only the embeddings, or --train-layers all",
+        )  # fmt: skip
+    return layers - trained
+
+
 class Architecture:
     """An architecture of encoders. Subclasses state how they differ from BERT's layers, fields and weights.
 
@@ -122,14 +134,7 @@ class Architecture:
                 f"--train-layers {train_layers}: the layers of {self.name} share their weights, so none can be frozen",
                 expected="all", received=train_layers, fix="use --train-layers all, or another encoder",
             )  # fmt: skip
-        trained = -(-config.layers // 2) if train_layers == "half" else int(train_layers)
-        if trained > config.layers:
-            raise InputError(
-                "--train-layers exceeds the number of layers of the encoder",
-                expected=f"at most {config.layers}, half or all", received=train_layers,
-                fix=f"use --train-layers {config.layers}, which freezes only the embeddings, or --train-layers all",
-            )  # fmt: skip
-        return config.layers - trained
+        return lower_layers(config.layers, train_layers)
 
     def is_frozen(self, name: str, frozen_layers: int) -> bool:
         """Return whether a weight is frozen: those of lower layers, and those that lower and upper layers share."""
