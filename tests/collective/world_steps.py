@@ -51,3 +51,21 @@ def check_layers_adapted_to_different_data_are_refused(world):
     with pytest.raises(InputError, match=r"1 of . replicated variables(.|\n)*adapt its layers to the same data"):
         model.fit(np.ones((3, 3)), np.ones((3, 1)), verbose=0)
     np.testing.assert_array_equal(model.get_weights()[-1], before[-1])
+
+
+def check_states_that_differ_after_an_epoch_are_refused(world):
+    class Counting(keras.layers.Layer):
+        def build(self, shape):
+            self.seen = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+        def call(self, inputs, training=False):
+            if training:
+                self.seen.assign_add(keras.ops.shape(inputs)[0])
+            return inputs
+
+    with CollectiveStrategy(world).scope():
+        model = keras.Sequential([keras.Input([3]), Counting(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    examples = 3 + (world.rank == 0)  # after the first batch, the states are equal
+    with pytest.raises(InputError, match=r"1 of . replicated variables"):
+        model.fit(np.ones((examples, 3)), np.ones((examples, 1)), batch_size=3, verbose=0)

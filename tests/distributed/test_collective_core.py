@@ -15,7 +15,7 @@ CHECKS |= {
     "world_growing": 2,
     "world_fit": 3,
     "world_keras": 5,
-    "world_steps": 2,
+    "world_steps": 3,
     "world_whole_layers": 4,
     "world_graphs": 3,
 }

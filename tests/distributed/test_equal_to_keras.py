@@ -18,7 +18,7 @@ CLAIMS = {
     for feature, *claims in re.findall(rf"^\| (.+?) \| ({OUTCOMES}) \| ({OUTCOMES}) \|", PAGE, re.MULTILINE)
 }
 OF_EACH_KIND = list({tuple(claims): feature for feature, claims in reversed(CLAIMS.items())}.values())
-ALONE = [feature for feature in CLAIMS if feature != "jit_compile=True"][::3]
+ALONE = [feature for feature in CLAIMS if feature not in ("jit_compile=True", "stateful=True")][::3]
 SAMPLE = [10, 18, 30, 60, 69]  # seeds of python -m tests.campaigns.keras_programs
 
 

@@ -162,6 +162,26 @@ class Codebook(L.Layer):
         return (inputs + tf.gather(self.vectors, found)) / ops.sqrt(self.variance + 0.1)
 
 
+class Counted(L.Layer):
+    """Divides by a count, which is assigned at once or in a branch."""
+
+    def __init__(self, in_branch: bool) -> None:
+        super().__init__()
+        self.in_branch = in_branch
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.counts = self.add_weight(shape=(2,), initializer="ones", trainable=False)
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        def count() -> tf.Tensor:
+            return self.counts.assign_add(tf.math.bincount(kinds, minlength=2, maxlength=2, dtype=tf.float32))
+
+        if training:
+            kinds = tf.cast(tf.reduce_sum(inputs, axis=1) > 0, tf.int32)
+            tf.cond(tf.size(kinds) > 0, count, lambda: self.counts.value) if self.in_branch else count()
+        return inputs / tf.sqrt(self.counts[0])
+
+
 class Steps(keras.Model):
     """A model with a ``train_step`` and metrics of its own, which it returns by other names."""
 
@@ -202,7 +222,9 @@ class Cell(L.Layer):
 
 
 class Changed(keras.Model):
-    """A model with a ``train_step`` whose loss is a sum, which clips gradients, or which moves weights for a while."""
+    """A model with a ``train_step`` whose loss is a sum, or a mean times the number of examples; which clips gradients,
+    or which moves weights for a while.
+    """
 
     def __init__(self, model: keras.Model, how: str) -> None:
         super().__init__()
@@ -214,6 +236,7 @@ class Changed(keras.Model):
     def gradients(self, data: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, list[Any]]:
         with tf.GradientTape() as tape:
             loss = (tf.reduce_sum if self.how == "sum" else tf.reduce_mean)(tf.square(self(data[0]) - data[1]))
+            loss *= data[0].shape[0] if self.how == "times" else 1.0
             scaled = self.optimizer.scale_loss(loss)
         return loss, tape.gradient(scaled, self.trainable_variables)
 
@@ -267,6 +290,12 @@ def traced() -> dict[str, Any]:
     return {"run_eagerly": False}
 
 
+def of_fixed_size(batches: tf.data.Dataset) -> tf.data.Dataset:
+    size = len(next(iter(batches))[0])
+    return batches.map(lambda *arrays: tuple(tf.ensure_shape(one, [size, *one.shape[1:]]) for one in arrays))
+
+
+NOT_PLAIN = ("jit_compile=True", "stateful=True")  # one process does what plain Keras does
 ANNOUNCING = ("exact=True", "strategy.gather", "global_clipnorm")  # the alternatives that a line of the log names
 FEATURES = {
     "SGD": of(OPT.SGD, 0.1),
@@ -367,6 +396,9 @@ FEATURES = {
     ),
     "variables that layers assign": Row(make=lambda strategy: model_of(Centered()), compile=traced),
     "sums and variances that layers assign": Row(make=lambda strategy: model_of(Codebook()), compile=traced),
+    "sums that layers assign, with run_eagerly": Row(make=lambda strategy: model_of(Codebook())),
+    "counts of ids that layers assign": Row(make=lambda strategy: model_of(Counted(False)), compile=traced),
+    "counts that layers assign in a branch": Row(make=lambda strategy: model_of(Counted(True)), compile=traced),
     "sums that layers assign, with strategy.gather": Row(
         make=lambda strategy: model_of(Codebook(strategy)), compile=traced
     ),
@@ -381,6 +413,14 @@ FEATURES = {
     ),
     "a train_step whose loss is a sum": Row(
         lambda: OPT.SGD(0.02), make=lambda strategy: Changed(model_of(), "sum"), compile=traced, is_evaluated=False
+    ),
+    "a train_step whose loss is multiplied by the number of examples": Row(
+        lambda: OPT.SGD(0.02),
+        make=lambda strategy: Changed(model_of(), "times"),
+        compile=traced,
+        arrays=(IDS[: 3 * STEP], NUMBERS[: 3 * STEP]),
+        data=of_fixed_size,
+        is_evaluated=False,
     ),
     "a train_step that clips gradients": Row(
         make=lambda strategy: Changed(model_of(), "clip"), compile=traced, is_evaluated=False
@@ -411,6 +451,11 @@ FEATURES = {
         arrays=(IDS[: 2 * STEP], NUMBERS[: 2 * STEP]),  # no rank has an empty batch, without any negative
     ),
     "in-batch negatives with strategy.gather": Row(make=lambda strategy: TwoTowers(strategy, True)),
+    "stateful=True": Row(
+        make=lambda strategy: keras.Sequential(
+            [keras.Input(batch_shape=(STEP, 3)), L.Reshape([3, 1]), L.LSTM(2, stateful=True), L.Dense(1)]
+        )
+    ),
     "jit_compile=True": Row(compile=lambda: {"jit_compile": True, "run_eagerly": False}),
     "GrowingEmbedding": Row(
         make=lambda strategy: keras.Sequential(
@@ -479,9 +524,8 @@ def main(file: Path, *only: str) -> None:
     rows = {name: row for name, row in FEATURES.items() if name in only or not only}
     if not file.exists():
         keras.utils.set_random_seed(0)
-        compiled = "jit_compile=True"  # by several ranks; one process compiles as Keras does
         chosen = FEATURES if world == 1 else rows
-        plain = {name: trained(row, row.make(None)) for name, row in chosen.items() if name != compiled}
+        plain = {name: trained(row, row.make(None)) for name, row in chosen.items() if name not in NOT_PLAIN}
         if world == 1:
             file.write_bytes(pickle.dumps(plain))
     else:

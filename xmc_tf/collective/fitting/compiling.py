@@ -66,6 +66,13 @@ def compiled_over_ranks(
                     "@tf.function(jit_compile=True)",
                 )
             given.arguments["jit_compile"] = False
+            for layer in self._flatten_layers():
+                if getattr(layer, "stateful", False):
+                    raise InputError(
+                        f"layer {layer.name!r}: stateful=True",
+                        expected="layers whose states are the same on all ranks; a rank has only its own examples",
+                        fix="pass the states of the examples as inputs (initial_state=...), or train in one process",
+                    )
         original(*given.args, **given.kwargs)
         self.optimizer = change(self, passed)
         self.optimizer.check_tables([layer.name for layer in self._flatten_layers() if isinstance(layer, WITH_TABLES)])

@@ -188,35 +188,48 @@ def warn_unless_mean(model: keras.Model, batch: BatchShare, loss: tf.Tensor) -> 
         )
 
 
-def is_mean(value: tf.Tensor, batch: BatchShare) -> bool:
-    """Return whether a tensor's operations show that it is a mean over this rank's examples, or a number for each."""
-    if any(value is one for one in batch.means) or not _is_of_batch(value, batch):
+def is_mean(value: tf.Tensor, batch: BatchShare, *, whole: bool = False) -> bool:
+    """Return whether a tensor's operations show that it is a mean over this rank's examples, or a number for each.
+    ``whole``: it belongs to the batch, although its shape may not be known.
+    """
+    value = _outside(value)
+    if any(value is one for one in batch.means) or not (whole or _is_of_batch(value, batch)):
         return True
     if tf.executing_eagerly() or not hasattr(value, "op"):
         return False
     kind, inputs = value.op.type, list(value.op.inputs)
-    if kind == "Mean":
-        return not _is_of_batch(inputs[0], batch) or _is_fixed(value, {})
+    if kind == "Mean" and not _is_of_batch(inputs[0], batch):
+        return True
     if kind == "Sum" and inputs[0].op.type == "Pack":
         return all(is_mean(one, batch) for one in inputs[0].op.inputs)
+    if kind in ("Mean", "Sum", "Reshape", "Squeeze") and _is_of_batch(inputs[0], batch):
+        return is_mean(inputs[0], batch)
     if kind in ("AddV2", "Add", "AddN", "Sub", "Neg", "Identity", "Cast", "StopGradient"):
-        return all(is_mean(one, batch) for one in inputs)
+        return all(is_mean(one, batch, whole=whole) for one in inputs)
     if kind in ("Mul", "RealDiv"):
         of_batch = [one for one in inputs if not _is_fixed(one, {})]
         is_linear = len(of_batch) < 2 and (kind == "Mul" or _is_fixed(inputs[1], {}))
-        return is_linear and all(is_mean(one, batch) for one in of_batch)
+        # A mean times the number of examples, which is a constant where the batch has a static shape, is a sum.
+        is_linear &= batch.number in (None, 1) or not any(_is_number(one, batch.number) for one in inputs)
+        return is_linear and all(is_mean(one, batch, whole=whole) for one in of_batch)
     return _is_fixed(value, {})
 
 
-def is_linear(value: tf.Tensor) -> bool:
+def is_linear(value: tf.Tensor, batch: BatchShare) -> bool:
     """Return whether no mean over examples depends on another one, as that of a variance does."""
     todo, seen = [(value, False)], set()
     while todo:
         one, is_in_mean = todo.pop()
-        if (one.op.name, is_in_mean) in seen or "Py" in one.op.type or "Horovod" in one.op.type:  # what ranks exchange
+        one = _outside(one)
+        key = (id(one.graph), one.op.name, is_in_mean)
+        if key in seen or "Py" in one.op.type or "Horovod" in one.op.type:  # what ranks exchange
             continue
-        seen.add((one.op.name, is_in_mean))
-        is_mean_of_examples = one.op.type == "Mean" and 0 in np.ravel(tf.get_static_value(one.op.inputs[1]))
+        seen.add(key)
+        is_mean_of_examples = (
+            one.op.type == "Mean"
+            and 0 in np.ravel(tf.get_static_value(one.op.inputs[1]))
+            and not is_mean(one.op.inputs[0], batch, whole=True)
+        )
         if is_mean_of_examples and is_in_mean:
             return False
         todo += [(of, is_in_mean or is_mean_of_examples) for of in one.op.inputs]
@@ -230,12 +243,25 @@ def depends_on_batch(value: Any, batch: BatchShare) -> bool:
 
 def _is_fixed(value: tf.Tensor, known: dict[int, bool]) -> bool:
     """Return whether a tensor depends on constants and variables only, as a regularizer does."""
+    value = _outside(value)
     if id(value) not in known:
         kind, inputs = value.op.type, value.op.inputs
         known[id(value)] = kind in ("Const", "ReadVariableOp") or (
             len(inputs) > 0 and all(_is_fixed(one, known) for one in inputs)
         )
     return known[id(value)]
+
+
+def _outside(value: tf.Tensor) -> tf.Tensor:
+    """Return the tensor that a branch or loop of the graph reads by a placeholder. Others are returned unchanged."""
+    captures = getattr(value.graph, "captures", ()) if hasattr(value, "op") and value.op.type == "Placeholder" else ()
+    outer = next((outer for outer, inner in captures if inner.name == value.name and hasattr(outer, "op")), None)
+    return value if outer is None else _outside(outer)
+
+
+def _is_number(value: tf.Tensor, number: int) -> bool:
+    constant = tf.get_static_value(value)
+    return constant is not None and np.size(constant) == 1 and float(constant) == number
 
 
 def _update_by_function(

@@ -242,7 +242,9 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """A callback that compares replicas before and after the first batch, and stops all ranks if one sees a NaN."""
+    """A callback that compares replicas before and after the first batch, and the states of layers after each epoch. It
+    stops all ranks if one sees a NaN.
+    """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()
@@ -250,6 +252,9 @@ class _SameOnAllRanks(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         # Those that a layer was adapted to, or that a user has set.
+        check_replicas_equal(self.model.non_trainable_weights, self._communicator)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         check_replicas_equal(self.model.non_trainable_weights, self._communicator)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:

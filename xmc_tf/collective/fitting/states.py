@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
@@ -14,8 +15,8 @@ from xmc_tf.collective.fitting.losses import depends_on_batch, is_linear, is_mea
 from xmc_tf.collective.tables.table import are_updated_over_ranks
 
 _AVERAGED = (
-    "model {!r}: what a step assigns to {!r} is averaged over the ranks, but is not only a mean over examples. Compute "
-    "it, such as a sum or a variance, from the rows of all ranks, which strategy.gather(...) returns"
+    "model {!r}: what a step assigns to {!r} is averaged over the ranks, which is right only for means over examples. "
+    "Compute anything else, such as a sum or a variance, from the rows of all ranks, which strategy.gather(...) returns"
 )
 _LINEAR = ("assign", "assign_add", "assign_sub")
 _ASSIGNING = (*_LINEAR, "scatter_update", "scatter_add", "scatter_sub", "scatter_nd_update")
@@ -40,11 +41,14 @@ class StatesOverRanks:
 
             def assign(variable: tf.Variable, value: Any, *args: Any, **kwargs: Any) -> Any:
                 if self._is_state(variable):
-                    if name in _LINEAR and _graph() is graph:
+                    is_whole = name in _LINEAR
+                    if is_whole:
                         value = tf.convert_to_tensor(value, variable.dtype)
-                        if depends_on_batch(value, batch) and not (is_mean(value, batch) and is_linear(value)):
-                            warn_once(_AVERAGED.format(self._model.name, variable.name))
-                        (value,) = _means([value], batch)
+                    depends = any(depends_on_batch(one, batch) for one in (value, *args))
+                    if depends and not (is_whole and is_mean(value, batch, whole=True) and is_linear(value, batch)):
+                        self._warn(variable)
+                    if is_whole and _graph() is graph:
+                        value = self._mean(variable, value, batch)
                     else:
                         later[id(variable)] = variable
                 elif variable.trainable and not are_updated_over_ranks() and depends_on_batch(value, batch):
@@ -58,9 +62,19 @@ class StatesOverRanks:
 
         with patched(ResourceVariable, **{name: assigning(name) for name in _ASSIGNING}):
             yield
-        states = list(later.values())
-        for state, mean in zip(states, _means([one.read_value() for one in states], batch), strict=True):
-            state.assign(mean)
+        for state in later.values():
+            state.assign(self._mean(state, state.read_value(), batch))
+
+    def _mean(self, state: tf.Variable, value: tf.Tensor, batch: BatchShare) -> tf.Tensor:
+        """Return the mean over the examples of all ranks. In an eager step, warn if the ranks' values differ."""
+        (total,) = batch.sum([batch.part_of_mean(value)], "states")
+        mean = total / batch.size
+        if tf.executing_eagerly() and batch.gathers == 0 and not np.allclose(value, mean, 1e-4, 1e-6):
+            self._warn(state)
+        return mean
+
+    def _warn(self, state: tf.Variable) -> None:
+        warn_once(_AVERAGED.format(self._model.name, state.name))
 
     def _is_state(self, variable: tf.Variable) -> bool:
         if id(variable) not in self._seen:
@@ -81,9 +95,3 @@ def states_of(model: keras.Model) -> list[tf.Variable]:
 
 def _graph() -> tf.Graph | None:
     return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-
-
-def _means(values: list[tf.Tensor], batch: BatchShare) -> list[tf.Tensor]:
-    if not values:
-        return []
-    return [total / batch.size for total in batch.sum([batch.part_of_mean(one) for one in values], "states")]
