@@ -13,7 +13,7 @@ from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.incremental.documents import APPENDED
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.tables.reading_flags import (
     add_label_options,
     add_reading_options,
@@ -40,10 +40,8 @@ The vocabulary, label tree and calibration stay the same: train again when about
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.append", _DESCRIPTION, usage="%(prog)s -m MODEL [TABLE | -t TEXTS -y LABELS]")
     out.add_argument("documents", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
-    add_model(out, required=True)
-    add_texts(out)
-    out.add_argument("-y", "--label-path", metavar="FILE", help="labels of the texts, .npz (documents × labels)")
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
+    add_flags(out, model_folder={"required": True})
+    add_flags(out, "text_path", "label_path", "output")
     out.add_argument("--new-labels", action="store_true", help="also add labels that are new to the model")
     out.add_argument(
         "--exact", action="store_true",
@@ -55,9 +53,9 @@ def parser() -> argparse.ArgumentParser:
         help="findings.csv of xmc-tf audit: apply its accepted findings to the labels of TABLE, instead of "
         "appending the documents",
     )  # fmt: skip
-    add_threads(out, "-n")
+    add_flags(out, "threads")
     add_label_options(add_reading_options(out))
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

@@ -8,22 +8,11 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.files.outputs import check_output_path
-from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.models.results import share_of
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.params import (
-    add_batch_size,
-    add_force,
-    add_gpu,
-    add_model,
-    add_runtime,
-    add_texts,
-    add_verbosity,
-    add_without_effect,
-    warn_without_effect,
-)
+from xmc_tf.params import MatcherPredParams, add_flags, add_without_effect, warn_without_effect
 from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.ranks.choosing import choose_communicator
@@ -39,8 +28,8 @@ On several ranks, each writes the embeddings of its range of the texts: X.emb.0.
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.encode", _DESCRIPTION, usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]")
-    add_model(out, required=True)
-    add_texts(out, required=True)
+    add_flags(out, model_folder={"required": True})
+    add_flags(out, text_path={"required": True})
     output = out.add_mutually_exclusive_group(required=True)
     output.add_argument(
         "-o", "--save-emb-path", metavar="PATH",
@@ -49,15 +38,9 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--save-emb-folder", metavar="DIR", help="output folder for X.emb.0.npy, X.emb.1.npy, ..., also on one rank"
     )
-    add_batch_size(out)
-    out.add_argument(
-        "--truncate-length", type=whole, metavar="INT",
-        help="maximum number of tokens that the encoder reads at once (default: as trained)",
-    )  # fmt: skip
-    add_gpu(out)
-    add_force(out)
-    add_runtime(out)
-    add_verbosity(out)
+    add_flags(out, "batch_size")
+    add_flags(out, of=MatcherPredParams, truncate_length={"default": None, "default_text": "as trained"})
+    add_flags(out, "use_gpu", "force", "runtime", "verbose_level")
     add_without_effect(out, "encode")
     return out
 

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
-from xmc_tf.params import add_model, add_runtime
+from xmc_tf.params import add_flags, add_prediction_options
 
 _MOST_BYTES = 16 << 20
 
@@ -29,12 +29,12 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
     out.add_argument("text", nargs="?", metavar="TEXT", help="the document; -: standard input")
     out.add_argument("-q", "--query", metavar="TEXT", help="the document, as an alternative to TEXT")
-    add_model(out, required=True)
+    add_flags(out, model_folder={"required": True})
     add = out.add_argument
     add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")
-    add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
+    add_prediction_options(out, "beam_size")
     add("--words", type=whole, default=8, metavar="INT", help="number of words shown for each label")
-    add_runtime(out)
+    add_flags(out, "runtime")
     add("--json", action="store_true", help="print one JSON object with all words")
     return out
 

@@ -25,9 +25,9 @@ from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     DECISIONS,
     SEARCH,
+    add_flags,
     add_model_place,
     add_prediction_options,
-    add_verbosity,
     model_place,
     options_of_flags,
 )
@@ -100,13 +100,11 @@ def parser() -> argparse.ArgumentParser:
         "applies to the rankers (default: fp32); for onnx, to the encoder, with fp32 or int8 (default: int8 if -t and "
         f"-y show that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
     )  # fmt: skip
-    add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests, or to measure with -y")
-    add(
-        "-y", "--label-path", metavar="FILE",
-        help="true labels of the texts, to measure the precision of the model and of the export",
-    )  # fmt: skip
+    measured = "true labels of the texts, to measure the precision of the model and of the export"
+    warming = "texts, one per line, for warm-up requests, or to measure with -y"
+    add_flags(out, text_path={"help": warming}, label_path={"help": measured})
     add("--warmup", type=whole, default=_WARMUP, metavar="INT", help="number of warm-up requests")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_model_place, add_runtime, model_place
+from xmc_tf.params import add_flags, add_model_place, model_place
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 from xmc_tf.server.page.answering import Answering, ExplainedAnswers, NextItemAnswers, PageAnswers
 from xmc_tf.server.page.routes import page_application
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "which predicts the next items of a history; or an export: served/1, or served for the highest version",
     )
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
-    add_runtime(out)
+    add_flags(out, "runtime")
     out.add_argument("--open", action="store_true", help="open the page in a browser")
     return out
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tables.table_flags import add_table_options, database_of, table_options
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_table_options(out)
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

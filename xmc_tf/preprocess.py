@@ -13,15 +13,7 @@ from xmc_tf.common.folders.model_parts import TFIDF
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import LabelledText, TextFile, save_matrix
-from xmc_tf.params import (
-    add_force,
-    add_threads,
-    add_verbosity,
-    add_without_effect,
-    tfidf_of_pecos,
-    truth,
-    warn_without_effect,
-)
+from xmc_tf.params import add_flags, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
@@ -49,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         help="vectorizer configuration of PECOS, as JSON",
     )  # fmt: skip
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
-    add_threads(build)
+    add_flags(build, "threads")
     add_without_effect(build, "preprocess build")
 
     run = commands.add_parser("run", help="apply a vectorizer", formatter_class=cli.HelpFormatter)
@@ -64,11 +56,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--label-pos", type=whole, default=0, metavar="INT", help="number of the field that contains the labels, from 0"
     )
-    add_force(run)
-    add_threads(run)
+    add_flags(run, "force", "threads")
     add_without_effect(run, "preprocess run")
     for command in (build, run):
-        add_verbosity(command)
+        add_flags(command, "verbose_level")
     return out
 
 

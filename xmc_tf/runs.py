@@ -15,7 +15,7 @@ from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.progress import span
 from xmc_tf.metrics import format_table, percent
-from xmc_tf.params import add_force, add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.tables.runs import Run, delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of
@@ -42,8 +42,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("runs", nargs="*", type=int, metavar="RUN", help="number of a run, from the list")
     out.add_argument("-o", "--output", metavar="FILE", help="CSV file of predictions to write (.csv)")
     out.add_argument("--json", action="store_true", help="print the runs as JSON")
-    add_force(out)
-    add_verbosity(out)
+    add_flags(out, "force", "verbose_level")
     return out
 
 

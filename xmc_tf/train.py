@@ -28,9 +28,9 @@ from xmc_tf.jobs.linear import train_rankers
 from xmc_tf.jobs.train import data_set_of
 from xmc_tf.jobs.train_flags import (
     FILE_FLAGS,
-    add_job_flags,
     has_encoder,
     linear_options,
+    parser,
     read_language_column,
     refuse_job_flags,
     refuse_search_flags,
@@ -62,7 +62,6 @@ from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.embeddings import copy_of_length_one
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
-from xmc_tf.pipeline.train_flags import parser as file_parser
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
@@ -74,12 +73,6 @@ from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
 _EMBEDDINGS = "X.trn.npy"
-
-
-def parser() -> argparse.ArgumentParser:
-    out = file_parser()
-    add_job_flags(out)
-    return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -111,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         alone = as_called("python -m xmc_tf.linear.train")
         _LOG.info("fine-tuning the encoder %s (%s trains rankers alone)", recipe.first_level.model_shortcut, alone)
     run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
-    folder = named_folder(arguments.model_dir)
+    folder = named_folder(arguments.model_folder)
     work = Path(arguments.work_dir or f"{folder}.work")
     claim = claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
@@ -197,7 +190,7 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
 
 
 def _require(arguments: argparse.Namespace) -> None:
-    needed = {"-t": arguments.trn_text_path, "-y": arguments.trn_label_path, "-m": arguments.model_dir}
+    needed = {"-t": arguments.text_path, "-y": arguments.label_path, "-m": arguments.model_folder}
     if missing := [flag for flag, value in needed.items() if not value]:
         raise InputError(
             f"the command line lacks {', '.join(missing)}",
@@ -209,15 +202,15 @@ def _require(arguments: argparse.Namespace) -> None:
             "held-out documents need their texts and their labels", expected="-tt and -yt",
             received="-tt alone" if arguments.tst_text_path else "-yt alone",
         )  # fmt: skip
-    if arguments.text_only and arguments.trn_feat_path:
+    if arguments.text_only and arguments.feat_path:
         raise InputError("--text-only and -x are mutually exclusive", fix="leave one of them out")
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Raise an error if an input file is missing, before slow work such as downloading the encoder."""
     for names, what in {
-        ("trn_text_path", "tst_text_path"): "texts", ("trn_label_path", "tst_label_path"): "labels",
-        ("trn_feat_path", "tst_feat_path"): "features", ("labels",): "label names", ("vocabulary",): "vocabulary",
+        ("text_path", "tst_text_path"): "texts", ("label_path", "tst_label_path"): "labels",
+        ("feat_path", "tst_feat_path"): "features", ("labels",): "label names", ("vocabulary",): "vocabulary",
         ("label_feat_path",): "label features",
     }.items():  # fmt: skip
         for paths in filter(None, (getattr(arguments, name) for name in names)):
@@ -231,8 +224,8 @@ def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
         "--code-path": a.code_path, "--params-path": a.params_path, "--train-params-path": a.train_params_path,
         "--pred-params-path": a.pred_params_path, "--model-shortcut": recipe.first_level.model_shortcut,
     }  # fmt: skip
-    refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels", "--vocabulary"))
-    work = a.work_dir or f"{named_folder(a.model_dir)}.work"
+    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("--labels", "--vocabulary"))
+    work = a.work_dir or f"{named_folder(a.model_folder)}.work"
     refuse_work_folder("--work-dir" if a.work_dir else "-m", work, inputs)
     if not a.save_emb_dir:
         a.refuse("force", where="without --save-emb-dir")
@@ -264,7 +257,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     if flags.negative_sampling == "all":
         # Rankers cannot use all negatives. After a head that does, easy ones are best; without it, add hard ones.
         flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"
-    own_features = not arguments.trn_feat_path and not arguments.text_only
+    own_features = not arguments.feat_path and not arguments.text_only
     return Recipe(
         params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
         pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
@@ -309,7 +302,7 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
 def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
     """Read the training data on each rank. Large files are memory-mapped, so that ranks share their pages."""
     a = arguments
-    documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)
+    documents = _documents(a.text_path, a.label_path, a.feat_path)
     held_out = _documents(a.tst_text_path, a.tst_label_path, a.tst_feat_path) if a.tst_text_path else None
     tree = label_features = None
     if a.code_path:

@@ -103,7 +103,7 @@ def _import_all(horovod: bool) -> None:
             importlib.import_module(name)
     for name in (
         "transformers.models.bert.configuration_bert", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
-        "xmc_tf.models.xtransformer", "xmc_tf.pipeline.train_flags",
+        "xmc_tf.models.xtransformer", "xmc_tf.jobs.train_flags",
     ):  # fmt: skip
         importlib.import_module(name)
 

@@ -9,7 +9,7 @@ from tests.jobs.conftest import documents
 from tests.refusals import refused
 from tests.words.small import small_dictionaries_in
 from xmc_tf.common.errors import InputError
-from xmc_tf.jobs.train_flags import languages_of_column
+from xmc_tf.jobs.language_column import languages_of_column
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.reading.options import SourceOptions

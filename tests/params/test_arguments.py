@@ -10,7 +10,7 @@ from xmc_tf.params import (
     LinearLevelParams,
     MatcherParams,
     RankerParams,
-    add_arguments,
+    add_flags,
     from_arguments,
 )
 
@@ -18,16 +18,8 @@ from xmc_tf.params import (
 @pytest.fixture
 def parser():
     parser = argparse.ArgumentParser(exit_on_error=False)
-    add_arguments(
-        parser,
-        HierarchicalKMeansParams,
-        "nr_splits",
-        "min_codes",
-        "spherical",
-        "threads",
-        flags={"threads": ("-n", "--threads")},
-    )
-    add_arguments(parser, LinearLevelParams, "solver_type", "Cp", "threshold", defaults={"threshold": 0.2})
+    add_flags(parser, "nr_splits", "min_codes", "spherical", "threads", of=HierarchicalKMeansParams)
+    add_flags(parser, "solver_type", "Cp", of=LinearLevelParams, threshold={"default": 0.2})
     return parser
 
 
@@ -58,6 +50,6 @@ def test_flags_that_cannot_be(parser):
 
 def test_all_single_values_without_names():
     parser = argparse.ArgumentParser()
-    add_arguments(parser, MatcherParams)
+    add_flags(parser, of=MatcherParams)
     assert "--lr-schedule" in parser.format_help()
     assert from_arguments(MatcherParams, parser.parse_args([])) == MatcherParams()

@@ -16,7 +16,7 @@ LONG = {("linear.train", "-mwf"): "--main-workload-factor", ("preprocess build",
 def parser_of(command):
     """Return the parser of one of our commands, without required flags."""
     name, _, verb = command.partition(" ")
-    parser = importlib.import_module("xmc_tf.pipeline.train_flags" if name == "train" else f"xmc_tf.{name}").parser()
+    parser = importlib.import_module("xmc_tf.jobs.train_flags" if name == "train" else f"xmc_tf.{name}").parser()
     if verb:
         (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         parser = commands.choices[verb]
@@ -43,6 +43,22 @@ def test_every_flag_has_an_effect_or_a_warning(module, caplog):
         if vars(given) == plain or caplog.messages != expected:
             wrong.append((flag, caplog.messages))
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("command", "of_pecos"),
+    [
+        ("train", ["--trn-text-path", "--trn-feat-path", "--trn-label-path", "--model-dir"]),
+        ("linear.train", ["--text-path", "--inst-path", "--label-path", "--model-folder"]),
+    ],
+)
+def test_trainings_take_the_names_of_other_commands_too(command, of_pecos):
+    spellings = [["--text-path", "--feat-path", "--label-path", "--model-folder"], of_pecos]
+    ours, theirs = (
+        PARSERS[command].parse_args([part for flag in flags for part in (flag, "f")]) for flags in spellings
+    )
+    assert ours == theirs
+    assert (ours.text_path, ours.feat_path, ours.label_path, ours.model_folder) == ("f", ["f"], "f", "f")
 
 
 @pytest.mark.parametrize("command", [command for command in WITHOUT_EFFECT if command in PARSERS])

@@ -12,9 +12,9 @@ from tests.refusals import refused
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
+from xmc_tf.jobs.train_flags import parser
 from xmc_tf.metrics import pecos_lines
 from xmc_tf.params import MatcherParams, XTransformerParams, XTransformerPredParams
-from xmc_tf.pipeline.train_flags import parser
 
 
 def test_flags_reach_all_parts():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xmc_tf import train
+from xmc_tf.jobs.train_flags import parser
 from xmc_tf.params import XTransformerParams, XTransformerPredParams, load_blocks, per_level
-from xmc_tf.pipeline.train_flags import parser
 from xmc_tf.tree.label_tree import binary_depth, upper_splits
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -12,6 +12,7 @@ from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.windows import Reading
+from xmc_tf.jobs import train_flags
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xtransformer import TrainingRun, XTransformer
 from xmc_tf.params import (
@@ -23,7 +24,6 @@ from xmc_tf.params import (
     XTransformerParams,
     XTransformerPredParams,
 )
-from xmc_tf.pipeline import train_flags
 
 pytestmark = pytest.mark.full
 

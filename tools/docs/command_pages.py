@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from tools.docs.markdown import block, code, plain, table
 from xmc_tf.__main__ import COMMANDS, MODULES
 from xmc_tf.params import WITHOUT_EFFECT
-from xmc_tf.params.shared_flags import SHORT_FORMS
+from xmc_tf.params.flags import SHORT_FORMS
 
 _CALL = re.compile(r"python -m (xmc_tf(?:\.\w+)+)")
 _CALLED = {module: f"xmc-tf {command}" for command, module in MODULES.items()}

@@ -26,7 +26,7 @@ from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.params import add_force
+from xmc_tf.params import add_flags
 
 _KS = (1, 3, 5)
 _SHOWN = 6
@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         "measure them, and predict labels of texts that you type.",
     )
     out.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
-    add_force(out)
+    add_flags(out, "force")
     out.add_argument("--table", metavar="FILE", help="only write the data as a CSV file that you can train on")
     about = "ask for texts at the end (default: only on a terminal)"
     out.add_argument("--ask", action=argparse.BooleanOptionalAction, default=None, help=about)

@@ -36,22 +36,14 @@ from xmc_tf.params import (
     DECISIONS,
     SEARCH,
     PredictionOptions,
-    add_batch_size,
-    add_force,
-    add_gpu,
-    add_model,
-    add_only_labels,
+    add_flags,
     add_prediction_options,
-    add_predictions,
-    add_queries,
-    add_runtime,
-    add_texts,
-    add_verbosity,
     add_without_effect,
     options_of_flags,
     warn_without_effect,
 )
 from xmc_tf.params.choices import TENSORFLOW
+from xmc_tf.params.flags import FLAGS
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
@@ -72,22 +64,21 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
         usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
     )  # fmt: skip
     model = out.add_mutually_exclusive_group(required=True)
-    add_model(model)
+    add_flags(model, "model_folder")
     model.add_argument(
         "--server", metavar="URL",
         help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
     )  # fmt: skip
     source = out.add_mutually_exclusive_group()
-    add_texts(source)
-    add_queries(source)
+    add_flags(source, "text_path", "query")
     source.add_argument(
         "table", nargs="?", metavar="TABLE", help="table with a column of texts, such as a CSV file; or a text",
     )  # fmt: skip
-    out.add_argument(
-        "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
-        help="features, .npz or .npy; two files, sparse then dense, are concatenated. A linear model takes "
-        "them instead of texts; an XR-Transformer trained with -x takes them in addition to texts",
-    )  # fmt: skip
+    used = (
+        f"{FLAGS['feat_path']['help']}. A linear model takes them instead of texts; an XR-Transformer trained with -x "
+        "takes them in addition to texts"
+    )
+    add_flags(out, feat_path={"help": used, "also": ["--inst-path"]})
     reading = add_reading_options(out)
     reading.add_argument(
         "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: the column of identifiers)"
@@ -97,18 +88,15 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
         help="for labels that are category paths, such as A > B > C: return only the deepest category that is right "
         "with at least this probability, such as 0.8",
     )  # fmt: skip
-    add_predictions(out)
+    add_flags(out, "save_pred_path", label_path={"help": "true labels, to print precision and recall"})
+    add_flags(out, "layout")
     add_prediction_options(out, *OPTIONS)
-    add_only_labels(out)
+    add_flags(out, "only_labels")
     out.add_argument(
         "-so", "--selected-output", metavar="FILE",
         help="matrix of documents × labels, .npz; only its nonzero entries are scored (linear models only)",
     )  # fmt: skip
-    add_batch_size(out)
-    add_gpu(out)
-    add_force(out)
-    add_runtime(out)
-    add_verbosity(out)
+    add_flags(out, "batch_size", "use_gpu", "force", "runtime", "verbose_level")
     add_without_effect(out, "predict")
     return out
 

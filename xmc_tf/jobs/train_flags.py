@@ -1,14 +1,15 @@
-"""The flags for training on a table."""
+"""The flags of ``xmc-tf train``: files, a table, an encoder and rankers; and which of them go together."""
 
 import argparse
 import dataclasses
-import logging
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.placing import named_folder
-from xmc_tf.common.process.cli import GivenFlags
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.cli import GivenFlags, UsualFlags
+from xmc_tf.jobs.language_column import languages_of_column
 from xmc_tf.jobs.train import TableJob
 from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.params import (
@@ -16,81 +17,203 @@ from xmc_tf.params import (
     WITHOUT_EFFECT,
     HierarchicalKMeansParams,
     LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    PredictionOptions,
     RankerParams,
     TfidfParams,
     XRLinearParams,
-    add_keep_training_data,
+    XTransformerParams,
+    add_flags,
+    add_trees,
+    add_without_effect,
     from_arguments,
     options_of_flags,
     several_trees,
+    truth,
 )
-from xmc_tf.tables.columns import place_of
-from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import TableRow
-from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.tables.reading_flags import source_options
-from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_table_options, table_options
-from xmc_tf.words.languages import known_code
 
-_LOG = logging.getLogger(__name__)
-_FLAG = "--language-column NAME"
-_LEAST_SHARE = 0.01  # of the rows; each dictionary costs memory, and may contain words of other languages
-_SHOWN = 5
+USUAL_FLAGS = UsualFlags(
+    """Train a model that finds the labels of texts: in seconds, or with an encoder (XR-Transformer) in minutes.
+
+    python -m xmc_tf.train data.csv -m model --report report
+    python -m xmc_tf.train data.csv -m model --model-shortcut FOLDER-OR-HUB-NAME
+    python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt""",
+    {
+        "a table (CSV, TSV, JSON lines, Parquet, SQLite)": {
+            "TABLE": "texts and labels; settings are chosen on held-out rows",
+            "--text-column": "text columns (default: guessed)",
+            "--label-column": "label column (default: guessed)",
+            "--label-separator": "separator between the labels of a cell (default: guessed)",
+            "--names-file": "names of labels that are identifiers",
+            "--test-table": "test documents (default: a tenth of the rows)",
+            "--report": "write an HTML report on the model to this folder",
+        },
+        "or files": {
+            "-t": "texts, one per line",
+            "-y": "labels: a scipy matrix of documents × labels",
+            "-x": "features of the texts (default: TF-IDF)",
+            "--labels": "names of the labels, one per line",
+            "--vocabulary": "names of the labels from a SKOS vocabulary",
+        },
+        "the model": {
+            "-m": "folder of the model",
+            "--effort": "more label trees: better answers, more time",
+            "--minutes": "time for the whole training on a table",
+            "--language": "language of the texts (default: found in them)",
+            "--keep-training-data": "allow appending documents later (default: for up to 20 MB)",
+            "--seed": "random seed",
+            "-n": "number of threads (default: one per core)",
+        },
+        "an encoder": {
+            "--model-shortcut": "a folder, or a name on the Hugging Face hub",
+            "--num-train-epochs": "number of training epochs (default: 3)",
+            "--batch-size": "documents per step and rank (default: 32)",
+            "--truncate-length": "maximum number of tokens read per text (default: 128)",
+            "--learning-rate": "peak learning rate (default: 0.0001)",
+            "--logdir": "folder for TensorBoard's log files",
+        },
+    },
+)
 
 
-def languages_of_column(table: Path, column: str, options: SourceOptions) -> str:
-    """Return the common language codes in a table column, most frequent first, in the format of ``--language``."""
-    if table.is_file() and TableStore.is_data_set(table):
-        raise InputError(
-            f"{table} is a data set, which has no language column", fix="set the languages with --language"
-        )
-    source = open_source(table, options)
-    at = place_of(source.name, source.columns, column, _FLAG)
-    cells = (str(row.cells[at] or "") for row in source.records() if isinstance(row, TableRow))
-    written = Counter(_first(cell) for cell in cells)
-    counts: Counter[str] = Counter()
-    for code, count in written.items():
-        if (known := known_code(code)) is not None:
-            counts[known] += count
-    if not counts:
-        raise InputError(
-            f"{source.name}: column {column!r} contains no language codes", expected="codes such as fi, fin or en-GB",
-            received=", ".join(repr(code) for code, _ in written.most_common(_SHOWN)),
-            fix=f"name another column ({_FLAG}), or set the languages with --language",
-        )  # fmt: skip
-    least = _LEAST_SHARE * written.total()
-    found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
-    listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
-    others = written.total() - sum(found.values())
-    _LOG.info("languages: %s, from column %r; %s other rows", listed, column, f"{others:,}")
-    return ",".join(found)
+_DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree; train rankers on features and embeddings.
 
+From a table with text and label columns. Settings are chosen on held-out rows; the model is evaluated on others.
+Without --model-shortcut, linear rankers are trained, in seconds instead of minutes:
+    python -m xmc_tf.train data.csv -m model
+    python -m xmc_tf.train data.csv -m model --text-column title,abstract --label-column keywords --model-shortcut NAME
+From texts; TF-IDF features are computed and stored in the model:
+    python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
+From texts and features, with validation on held-out documents:
+    python -m xmc_tf.train -t X.trn.txt -x X.trn.npz -y Y.trn.npz -tt X.tst.txt -xt X.tst.npz -yt Y.tst.npz -m model
+On many ranks:
+    horovodrun -np 8 -H host1:4,host2:4 python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m /shared/model
 
-def _first(cell: str) -> str:
-    """Return the first language code in a cell that may contain several."""
-    for separator in ",;|/":
-        cell = cell.replace(separator, " ")
-    return next(iter(cell.split()), "")
-
+If training is interrupted, run the same command again: it resumes, on the same or a different number of ranks."""
 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
 FILE_FLAGS = {
-    "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
-    "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
-    "label_feat_path": "--label-feat-path",
+    "text_path": "-t", "feat_path": "-x", "label_path": "-y", "tst_text_path": "-tt", "tst_feat_path": "-xt",
+    "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary", "label_feat_path": "--label-feat-path",
 }  # fmt: skip
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
-    "table", "model_dir", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
+    "table", "model_folder", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
     "verbose_level", "layout", "trees", "effort", "probabilities", "label_names", "force", *_OF_JOBS,
 }  # fmt: skip
+_WITHOUT_EFFECT = {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
+_TRUTH: dict[str, Any] = {"type": truth, "metavar": "true/false"}
+_SWITCH: dict[str, Any] = {**_TRUTH, "nargs": "?", "const": True, "default": False}  # alone, or with a value
 
 
-def add_job_flags(parser: argparse.ArgumentParser) -> None:
+def parser() -> argparse.ArgumentParser:
+    out = cli.make_parser(
+        "xmc_tf.train",
+        _DESCRIPTION,
+        usual=USUAL_FLAGS,
+        usage="%(prog)s TABLE -m MODEL [options]\n       %(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
+    )
+    _add_files(out)
+    _add_tree(out.add_argument_group("label tree"))
+    _add_encoder(out.add_argument_group("encoder and its fine-tuning"))
+    group = out.add_argument_group("rankers")
+    solver = ("solver_type", "Cp", "Cn", "bias", "eps", "max_iter", "threads")
+    add_flags(group, "threshold", "max_nonzeros_per_label", *solver, of=LinearLevelParams)
+    add_flags(group, "rel_mode", "rel_norm", of=RankerParams)
+    add_flags(group, "embedding_weight", of=XTransformerParams)
+    by_loss = "root_average if the head is trained with cross-entropy, else concat-only if there are rankers"
+    add_flags(
+        out.add_argument_group("prediction defaults"), "beam_size", "only_topk", "post_processor", of=PredictionOptions,
+        ensemble_method={"default_text": by_loss},
+    )  # fmt: skip
+    add_flags(out.add_argument_group("TF-IDF (without -x)"), *TFIDF_FLAGS, of=TfidfParams)
+    _add_running(out.add_argument_group("running"))
+    add_without_effect(out, "train")
+    _add_table(out)
+    return out
+
+
+def _add_files(out: argparse.ArgumentParser) -> None:
+    group = out.add_argument_group("parameter files")
+    add, of_all = group.add_argument, {"help": "print a parameter file with the defaults of all parameters"}
+    add_flags(group, generate_params_skeleton=of_all)
+    for block in ("train", "pred"):
+        said = f"print a parameter file with the defaults of {block}_params"
+        add(f"--generate-{block}-params-skeleton", action="store_true", help=said)
+    add_flags(group, "params_path")
+    for block in ("train", "pred"):
+        add(f"--{block}-params-path", metavar="JSON", help=f"parameter file with {block}_params only")
+
+    group = out.add_argument_group("data")
+    add = group.add_argument
+    add_flags(
+        group, text_path={"also": ["--trn-text-path"], "help": "texts, one document per line"},
+        feat_path={"also": ["--trn-feat-path"], "default_text": "TF-IDF of the texts"},
+        label_path={"also": ["--trn-label-path"]},
+        model_folder={"also": ["--model-dir"], "help": "folder to write the model to"},
+    )  # fmt: skip
+    add("-tt", "--tst-text-path", metavar="FILE", help="texts of held-out documents, for validation")
+    said = "features of the held-out documents, if -x is given"
+    add("-xt", "--tst-feat-path", nargs="+", metavar="FILE", help=said)
+    add("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
+    add_flags(group, "layout", "labels", "vocabulary", "probabilities", "label_names")
+    add("--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features")
+
+
+def _add_tree(group: argparse._ArgumentGroup) -> None:
+    said = "label tree for fine-tuning: a folder, or one matrix of labels × clusters"
+    add_flags(group, "code_path", "label_feat_path", code_path={"help": said})
+    said = "use the fine-tuning tree for the rankers too, instead of a new tree that is also built from embeddings"
+    group.add_argument("--fix-clustering", **_SWITCH, help=said)
+    shape = ("nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter")
+    add_flags(group, *shape, of=HierarchicalKMeansParams)
+    add_trees(group, tables=True)
+
+
+def _add_encoder(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--do-fine-tune", **_TRUTH, default=True, help="fine-tune the encoder")
+    add(
+        "--no-fine-tune", dest="do_fine_tune", action="store_false", default=argparse.SUPPRESS,
+        help="use the pre-trained encoder without fine-tuning",
+    )  # fmt: skip
+    add("--only-encoder", **_SWITCH, help="do not train rankers")
+    add_flags(group, "max_match_clusters", of=XTransformerParams)
+    said = "factors by which to multiply the number of training steps, one per level"
+    add("--steps-scale", nargs="+", type=float, metavar="NUMBER", help=said)
+    add_flags(group, "truncate_length", "long_texts", "max_windows", of=MatcherPredParams)
+    names = ["negative_sampling", *(field.name for field in dataclasses.fields(MatcherParams))]
+    names = [name for name in names if name != "threshold" and name not in _WITHOUT_EFFECT]  # that of the rankers
+    add_flags(group, *names, of=MatcherParams, batch_size={"default": 32})
+    add("--fp16", **_TRUTH, help="same as --mixed-precision fp16 (true) or off (false)")
+    add(
+        "--disable-gpu", dest="use_gpu", action="store_false", default=argparse.SUPPRESS,
+        help="same as --use-gpu false",
+    )  # fmt: skip
+    said = "folder to write the embeddings of the training documents to (X.trn.npy, scaled to length 1)"
+    add("--save-emb-dir", metavar="DIR", help=said)
+
+
+def _add_running(group: argparse._ArgumentGroup) -> None:
+    add_flags(group, "seed")
+    group.add_argument("--logdir", metavar="DIR", help="folder for TensorBoard's log files")
+    group.add_argument(
+        "--work-dir", "--shared-workdir", metavar="DIR",
+        help="folder for finished stages and checkpoints until the model is complete; all hosts must share it "
+        "(default: MODEL.work)",
+    )  # fmt: skip
+    group.add_argument("--keep-work", action="store_true", help="keep the work folder when the model is complete")
+    add_flags(group, "force", "verbose_level")
+
+
+def _add_table(out: argparse.ArgumentParser) -> None:
     """Add the flags for the table and for training on it."""
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
-    group = parser.add_argument_group("training on a table")
+    out.add_argument("table", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
+    group = out.add_argument_group("training on a table")
     add = group.add_argument
     add(
         "--minutes", type=float, metavar="NUMBER",
@@ -99,26 +222,30 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--preponly", action="store_true", help="only prepare the data set of the table, without training")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
-    add_keep_training_data(group, None)
+    add_flags(group, keep_training_data={"default": None, "default_text": "true for up to 20 MB"})
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add(
         "--language-column", metavar="NAME",
         help="column with the language code of each text, such as fi or fin; use it instead of --language",
     )  # fmt: skip
-    add_table_options(parser)
+    add_table_options(out)
 
 
 def refuse_job_flags(arguments: GivenFlags) -> None:
     """Raise an error for flags that need a table if there is none."""
-    reader = argparse.ArgumentParser(add_help=False)
-    add_table_options(reader)
-    of_tables = {action.dest: action.option_strings[0] for action in reader._actions}
-    of_tables |= {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
-    if found := [of_tables[name] for name in of_tables if name in arguments.given]:
+    of_tables = _table_flags() | {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
+    if found := [flag for name, flag in of_tables.items() if name in arguments.given]:
         raise InputError(
             f"{', '.join(found)} can only be used with a table", expected="a table before the flags",
             fix="python -m xmc_tf.train data.csv -m model",
         )  # fmt: skip
+
+
+def _table_flags() -> dict[str, str]:
+    """Return the flags for reading and splitting a table, by their names in the arguments."""
+    reader = argparse.ArgumentParser(add_help=False)
+    add_table_options(reader)
+    return {action.dest: action.option_strings[0] for action in reader._actions}
 
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
@@ -130,10 +257,10 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
             if found == ["--vocabulary"]
             else f"leave out {', '.join(found)}, or the table",
         )  # fmt: skip
-    if not arguments.model_dir and not arguments.preponly:
+    if not arguments.model_folder and not arguments.preponly:
         raise InputError("-m is missing", expected="a folder for the model", fix="add -m model, or --preponly")
     return TableJob(
-        Path(arguments.table), named_folder(arguments.model_dir or "."), table_options(arguments),
+        Path(arguments.table), named_folder(arguments.model_folder or "."), table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set), command,
         None if arguments.report is None else Path(arguments.report), arguments.minutes, frozenset(arguments.given),
     )  # fmt: skip
@@ -177,11 +304,8 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
 def linear_options(arguments: GivenFlags) -> LinearOptions:
     """Return the options of linear rankers; raise an error for flags that only apply to encoders."""
     linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
-    known = {field.name for cls in linear for field in dataclasses.fields(cls)} | _OF_BOTH
-    reader = argparse.ArgumentParser(add_help=False)
-    add_table_options(reader)
-    known |= {action.dest for action in reader._actions}
-    known |= {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
+    known = {field.name for cls in linear for field in dataclasses.fields(cls)}
+    known |= _OF_BOTH | _WITHOUT_EFFECT | set(_table_flags())
     if others := [f"--{name.replace('_', '-')}" for name in vars(arguments) if name in arguments.given - known]:
         raise InputError(
             f"{', '.join(others)} can only be used with an encoder",

@@ -11,7 +11,7 @@ from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.models.incremental.added_labels import add_labels, check_new, only_new
-from xmc_tf.params import add_model, add_verbosity
+from xmc_tf.params import add_flags
 
 _SHOWN = 10
 _DESCRIPTION = """Add labels to a trained model, without retraining. The model finds them by their names in texts.
@@ -27,11 +27,11 @@ documents with the new labels, training on them gives better results."""
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.labels.add", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES -o OUTPUT [options]")
     out.add_argument("names", metavar="NAMES", help="file of names to add: a label per line, other names after tabs")
-    add_model(out, required=True)
+    add_flags(out, model_folder={"required": True})
     out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model; unchanged files are linked")
     out.add_argument("--skip-known", action="store_true", help="leave out names that the model has already")
     out.add_argument("--dry-run", action="store_true", help="show what would be added, and write nothing")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

@@ -8,7 +8,7 @@ from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_model, add_threads, add_verbosity
+from xmc_tf.params import add_flags
 
 _DESCRIPTION = """Merge labels of a linear model: documents with any of them get the merged label.
 
@@ -24,10 +24,8 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "groups", metavar="GROUPS", help="file: on each line, a label to keep and, after tabs, labels to merge into it"
     )
-    add_model(out, required=True)
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
-    add_threads(out, "-n")
-    add_verbosity(out)
+    add_flags(out, model_folder={"required": True})
+    add_flags(out, "output", "threads", "verbose_level")
     return out
 
 

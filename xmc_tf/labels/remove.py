@@ -7,7 +7,7 @@ from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_model, add_verbosity
+from xmc_tf.params import add_flags
 
 _DESCRIPTION = """Remove labels from a linear model, without training.
 
@@ -20,9 +20,8 @@ their probabilities can change a little, because they also depend on the other c
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.labels.remove", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES [-o OUTPUT]")
     out.add_argument("names", metavar="NAMES", help="file of the names of the labels to remove, one per line")
-    add_model(out, required=True)
-    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replace the model)")
-    add_verbosity(out)
+    add_flags(out, model_folder={"required": True})
+    add_flags(out, "output", "verbose_level")
     return out
 
 

@@ -32,6 +32,7 @@ from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     SEARCH,
     HierarchicalKMeansParams,
+    LinearChainParams,
     LinearLevelParams,
     LinearLevelPredParams,
     PredictionOptions,
@@ -39,11 +40,8 @@ from xmc_tf.params import (
     RankerPredParams,
     TfidfParams,
     XRLinearParams,
-    add_arguments,
-    add_keep_training_data,
-    add_label_names,
+    add_flags,
     add_trees,
-    add_verbosity,
     add_without_effect,
     from_arguments,
     linear_skeleton,
@@ -54,6 +52,7 @@ from xmc_tf.params import (
     warn_without_effect,
     with_effect,
 )
+from xmc_tf.params.flags import FLAGS
 from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
 from xmc_tf.plan.sizes import DataSizes
 from xmc_tf.plan.stages import FineTuningOptions
@@ -70,7 +69,7 @@ from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
 _FILES = {  # purpose → flag, name of the argument
-    "labels": ("-y", "label_path"), "features": ("-x", "inst_path"), "texts": ("-t", "text_path"),
+    "labels": ("-y", "label_path"), "features": ("-x", "feat_path"), "texts": ("-t", "text_path"),
     "label names": ("--labels", "labels"), "vocabulary": ("--vocabulary", "vocabulary"),
     "relevance": ("-r", "rel_path"), "negatives of clusters": ("-um", "usn_match_path"),
     "negatives": ("-uy", "usn_label_path"), "tree": ("-c", "code_path"), "label features": ("-f", "label_feat_path"),
@@ -92,47 +91,26 @@ _KMEANS = ("nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_i
 _SOLVER = (
     "solver_type", "Cp", "Cn", "bias", "threshold", "max_nonzeros_per_label", "eps", "max_iter", "threads",
 )  # fmt: skip
-_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "solver_type": ("-s", "--solver-type"),
-    "max_nonzeros_per_label": ("-z", "--max-nonzeros-per-label"),
-    "threads": ("-n", "--threads"),
-    "Cp": ("--Cp",),
-    "Cn": ("--Cn",),
-}
 
 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
         "xmc_tf.linear.train", _DESCRIPTION, usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]"
     )
-    out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
-    out.add_argument("--params-path", metavar="JSON", help="parameter file; its values replace those of the flags")
+    add_flags(out, "generate_params_skeleton", "params_path")
     _add_data_flags(out.add_argument_group("data"))
-    tree = out.add_argument_group("label tree")
-    tree.add_argument(
-        "-c", "--code-path", metavar="PATH",
-        help="label tree to use: a folder, or one matrix of labels × clusters (default: built by clustering)",
+    group = out.add_argument_group("label tree")
+    add_flags(group, "code_path", "label_feat_path")
+    add_flags(group, *_KMEANS, of=HierarchicalKMeansParams)
+    add_trees(group)
+    group = out.add_argument_group("rankers")
+    add_flags(group, *_SOLVER, of=LinearLevelParams)
+    add_flags(group, "neg_mining_chain", of=LinearChainParams)
+    add_flags(group, "rel_mode", "rel_norm", of=RankerParams)
+    add_flags(
+        out.add_argument_group("prediction defaults"), of=PredictionOptions, beam_size={"default": 10},
+        only_topk={"default": 20}, post_processor={"default": LinearLevelPredParams().post_processor},
     )  # fmt: skip
-    tree.add_argument("-f", "--label-feat-path", metavar="FILE", help="label features for clustering, instead of PIFA")
-    add_arguments(tree, HierarchicalKMeansParams, *_KMEANS)
-    add_trees(tree)
-    rankers = out.add_argument_group("rankers")
-    add_arguments(rankers, LinearLevelParams, *_SOLVER, flags=_SPELLINGS)
-    rankers.add_argument(
-        "-ns", "--negative-sampling", dest="neg_mining_chain", default="tfn", metavar="SCHEME",
-        help="negative sampling: tfn, man, usn, or a sum such as tfn+man",
-    )  # fmt: skip
-    add_arguments(rankers, RankerParams, "rel_mode", "rel_norm")
-    prediction = out.add_argument_group("prediction defaults")
-    prediction.add_argument(
-        "-b", "--beam-size", type=whole, default=10, metavar="INT",
-        help="number of nodes kept at each level above the labels; larger is slower and more exact",
-    )  # fmt: skip
-    prediction.add_argument(
-        "-k", "--only-topk", type=whole, default=20, metavar="INT", help="number of labels per document"
-    )
-    spelling = {"post_processor": ("-pp", "--post-processor")}
-    add_arguments(prediction, LinearLevelPredParams, "post_processor", flags=spelling)
     ranks = out.add_argument_group("many ranks (mpiexec -n N python -m xmc_tf.linear.train ...)")
     ranks.add_argument(
         "-nst", "--min-n-sub-tree", type=whole, default=16, metavar="INT",
@@ -143,27 +121,26 @@ def parser() -> argparse.ArgumentParser:
             short, f"--{part}-label-embedding-method", default="pifa", choices=("pifa", "pii"),
             help=f"cluster labels {where} the sub-trees by their documents' features (pifa) or by the documents (pii)",
         )  # fmt: skip
-    add_arguments(out.add_argument_group("TF-IDF (with -t)"), TfidfParams, *TFIDF_FLAGS)
-    add_verbosity(out)
+    add_flags(out.add_argument_group("TF-IDF (with -t)"), *TFIDF_FLAGS, of=TfidfParams)
+    add_flags(out, "verbose_level")
     add_without_effect(out, "linear.train")
     return out
 
 
 def _add_data_flags(data: argparse._ArgumentGroup) -> None:
     add = data.add_argument
-    add(
-        "-x", "--inst-path", nargs="+", metavar="FILE",
-        help="features, .npz or .npy; two files, sparse then dense, are concatenated",
-    )  # fmt: skip
+    add_flags(data, feat_path={"also": ["--inst-path"]})
     add(
         "-t", dest="text_or_threshold", action="append", default=[], metavar="TEXT|NUMBER",
         help="texts, one per line, instead of -x; a number sets --threshold, as in PECOS",
     )  # fmt: skip
     add("--text-path", metavar="FILE", help="same as -t TEXT; for files whose name is a number")
-    add("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
-    add("-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker")
-    add_label_names(data, with_effort=True)
-    add_keep_training_data(data)
+    said = "folder to write the model to; PECOS loads its subfolder ranker"
+    add_flags(data, "label_path", model_folder={"help": said})
+    # As in PECOS, scores are those of the rankers unless --effort is given.
+    learned = {name: f"with --effort, {FLAGS[name]['default_text']}" for name in ("probabilities", "label_names")}
+    changes = {name: {"default_text": text} for name, text in learned.items()}
+    add_flags(data, "labels", "vocabulary", *learned, "keep_training_data", of=None, **changes)
     add(
         "--layout", choices=("auto", "pecos", "search"), default="auto",
         help="layout of the weights on disk: pecos, which PECOS can read; or search, which is smaller and is written "
@@ -255,8 +232,8 @@ def _data(arguments: argparse.Namespace, options: LinearOptions, communicator: C
     names = None if lines is None else label_vocabulary(lines).preferred
     Y = load_matrix(a.label_path, name="labels", scan=scan)
     texts = TextFile(a.text_path) if a.text_path else None
-    X: Any = None if a.inst_path is None else load_features(a.inst_path, scan=scan)
-    files = {"Y": a.label_path, "X": a.inst_path, "texts": a.text_path, "names": a.labels}
+    X: Any = None if a.feat_path is None else load_features(a.feat_path, scan=scan)
+    files = {"Y": a.label_path, "X": a.feat_path, "texts": a.text_path, "names": a.labels}
     files = {what: path for what, path in files.items() if path}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
     # Only rank 0 uses these; errors in them are reported before work begins.
@@ -335,12 +312,12 @@ def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str
 
 def _require(arguments: argparse.Namespace) -> None:
     missing = [flag for flag, value in (("-y", arguments.label_path), ("-m", arguments.model_folder)) if not value]
-    if bool(arguments.text_path) == bool(arguments.inst_path):
+    if bool(arguments.text_path) == bool(arguments.feat_path):
         missing.append("one of -t (texts) and -x (features)")
     if missing:
         raise InputError(
             f"the command line lacks {', '.join(missing)}"
-            if not (arguments.text_path and arguments.inst_path)
+            if not (arguments.text_path and arguments.feat_path)
             else "both -t and -x are given",
             expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
             fix="python -m xmc_tf.linear.train --help shows complete commands",

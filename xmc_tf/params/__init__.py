@@ -11,6 +11,16 @@ from xmc_tf.params.effort import (
     several_trees,
 )
 from xmc_tf.params.files import linear_skeleton, load_block, load_blocks, skeleton, skeleton_of, xtransformer_skeleton
+from xmc_tf.params.flags import (
+    WITHOUT_EFFECT,
+    add_flags,
+    add_model_place,
+    add_without_effect,
+    from_arguments,
+    model_place,
+    truth,
+    warn_without_effect,
+)
 from xmc_tf.params.linear import (
     HierarchicalKMeansParams,
     LinearChainParams,
@@ -31,28 +41,4 @@ from xmc_tf.params.prediction import (
     override_levels,
 )
 from xmc_tf.params.sequences import SequenceParams, load_sequence_params
-from xmc_tf.params.shared_flags import (
-    WITHOUT_EFFECT,
-    add_arguments,
-    add_batch_size,
-    add_force,
-    add_gpu,
-    add_keep_training_data,
-    add_label_names,
-    add_layout,
-    add_model,
-    add_model_place,
-    add_only_labels,
-    add_predictions,
-    add_queries,
-    add_runtime,
-    add_texts,
-    add_threads,
-    add_verbosity,
-    add_without_effect,
-    from_arguments,
-    model_place,
-    truth,
-    warn_without_effect,
-)
 from xmc_tf.params.tfidf import TfidfParams, tfidf_of_pecos

@@ -10,24 +10,15 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_THREADS
 from xmc_tf.params.base import Params, per_level
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS, SCORES
+from xmc_tf.params.flags import add_flags, from_arguments
 from xmc_tf.params.linear import LinearLevelPredParams
 from xmc_tf.params.matcher import MatcherPredParams
-from xmc_tf.params.shared_flags import add_arguments, from_arguments
 from xmc_tf.params.values import param_field
 
 SEARCH = ("only_topk", "beam_size", "post_processor")
 """The options of the search through the tree, which training records as the model's defaults."""
 DECISIONS = ("scores", "threshold", "min_precision")
 """The options that select the kind of scores, and the labels that are good enough to return."""
-
-_OWN = "(default: as trained)"
-_FLAGS = {
-    "only_topk": ("-k", "--only-topk"),
-    "beam_size": ("-b", "--beam-size"),
-    "post_processor": ("-pp", "--post-processor"),
-    "max_pred_chunk": ("-B", "--max-pred-chunk"),
-    "threads": ("-n", "--threads"),
-}
 
 
 @dataclass(frozen=True)
@@ -56,11 +47,11 @@ class PredictionOptions(Params):
     """
 
     beam_size: int | None = param_field(
-        None, low=1, help=f"number of nodes kept at each level above the labels; larger is slower and more exact {_OWN}"
+        None, low=1, help="number of nodes kept at each level above the labels; larger is slower and more exact"
     )
-    only_topk: int | None = param_field(None, low=1, help=f"number of labels per document {_OWN}")
+    only_topk: int | None = param_field(None, low=1, help="number of labels per document")
     post_processor: str | None = param_field(
-        None, choices=POST_PROCESSORS, help=f"function applied to the scores of each level {_OWN}"
+        None, choices=POST_PROCESSORS, help="function applied to the scores of each level"
     )
     scores: str | None = param_field(
         None, choices=SCORES,
@@ -76,7 +67,7 @@ class PredictionOptions(Params):
     ensemble_method: str | None = param_field(
         None, choices=ENSEMBLES,
         help="scores to use: only the rankers' (concat-only), only the label head's (transformer-only), or a "
-        "combination of both (default: as trained)",
+        "combination of both",
     )  # fmt: skip
     max_pred_chunk: int = param_field(1_000_000, low=1, help="number of documents to predict at a time")
     batch_tokens: int = param_field(16384, low=1, help="number of tokens to encode at a time")
@@ -115,8 +106,10 @@ class PredictionOptions(Params):
                 )  # fmt: skip
 
 
-def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    add_arguments(parser, PredictionOptions, *names, flags=_FLAGS)
+def add_prediction_options(to: argparse._ActionsContainer, *names: str) -> None:
+    """Add the flags of a prediction; those that training records as defaults of the model say so."""
+    recorded = {name: {"default_text": "as trained"} for name in names if name in (*SEARCH, "ensemble_method")}
+    add_flags(to, *names, of=PredictionOptions, **recorded)
 
 
 def options_of_flags(arguments: argparse.Namespace, *names: str) -> PredictionOptions:

@@ -12,7 +12,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
-from xmc_tf.params import add_force, add_model, add_threads, add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.report.audit_files import AUDIT_FILES, FINDINGS, write_audit
 from xmc_tf.report.writing import refuse_report
 from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
@@ -39,19 +39,18 @@ accept findings of the kinds missing and wrong, write yes in the column accept, 
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.report.audit", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="table of texts and labels")
-    add_model(out, required=True)
+    add_flags(out, model_folder={"required": True})
     add = out.add_argument
     add("-o", "--output", default="audit", metavar="DIR", help="folder for the findings")
     add("--most", type=whole, default=MOST, metavar="INT", help="maximum number of findings of each kind")
-    add_threads(out, "-n")
+    add_flags(out, "threads")
     group = add_reading_options(out)
     add_label_options(group)
     group.add_argument(
         "--id-column", metavar="NAME",
         help="column of document names for the findings (default: id, uri or a similar name; else the row number)",
     )  # fmt: skip
-    add_force(out)
-    add_verbosity(out)
+    add_flags(out, "force", "verbose_level")
     return out
 
 

@@ -10,12 +10,11 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.results import over_all_labels
-from xmc_tf.params import TfidfParams, add_force, add_verbosity
+from xmc_tf.params import PredictionOptions, TfidfParams, add_flags, add_prediction_options
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs, curves_of_model
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
@@ -35,14 +34,14 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.report.command", _DESCRIPTION)
     out.add_argument("data", metavar="DATA", help="data set: a database made by xmc-tf prepare or xmc-tf train")
     add = out.add_argument
-    add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="model folders, the main model first")
+    more = {"required": True, "nargs": "+", "help": "model folders, the main model first"}
+    add_flags(out, model_folder=more)
     add("-o", "--output", default="report", metavar="DIR", help="folder for the report")
     add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
     add("--title", metavar="TEXT", help="title of the report (default: names of the model and the data set)")
-    add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")
-    add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
-    add_force(out)
-    add_verbosity(out)
+    add_flags(out, of=PredictionOptions, only_topk={"default": MODEL_LABELS})
+    add_prediction_options(out, "beam_size")
+    add_flags(out, "force", "verbose_level")
     return out
 
 

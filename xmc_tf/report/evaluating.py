@@ -21,7 +21,7 @@ from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.single_label import is_single_label, measure_single_label
 from xmc_tf.models.incremental.training_data import ALL, ROWS
-from xmc_tf.params import add_force, add_layout, add_model, add_texts
+from xmc_tf.params import add_flags
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.label_forms import LISTS, LabelData
@@ -51,7 +51,7 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
         help='values of k: a list such as 1,3,5, or one number N for 1 to N ("5," for 5 only) '
         f"(default: 1,3,5; with --layout pecos {PECOS_TOPK}, which stands for 1 to {PECOS_TOPK})",
     )  # fmt: skip
-    add_layout(parser, layout)
+    add_flags(parser, layout={"default": layout})
     add("--json", action="store_true", help="print one JSON object; values are from 0 to 1")
     add("--train-labels", metavar="PATH", help="training labels, for propensities and label frequencies")
     add("--propensity-a", type=float, default=0.55, metavar="A", help="parameter A of the propensity model")
@@ -67,14 +67,13 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
     )  # fmt: skip
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
     add("--labels", metavar="PATH", help="file of label names, one per line")
-    add_force(parser)
+    add_flags(parser, "force")
     add(
         "--report", metavar="DIR",
         help="write DIR/report.html: metrics, thresholds, calibration, labels, confusions; also as JSON and CSV",
     )  # fmt: skip
     add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
-    add_texts(parser)
-    add_model(parser)
+    add_flags(parser, "text_path", "model_folder")
     add(
         "--vocabulary", metavar="FILE",
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with broader terms of the labels, for near misses "

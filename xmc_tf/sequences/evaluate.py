@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut
@@ -24,14 +24,14 @@ rank. Among equal scores, the more frequent item comes first. The command can ru
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.evaluate", _DESCRIPTION)
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add_flags(out, model_folder={"required": True})
     add("--data", required=True, metavar="DIR", help="prepared interactions that the model was trained on")
     add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data to evaluate; may contain wildcards")
     add("--split", choices=("test", "validation"), default="test",
         help="item to predict for each user: the last (test) or the second to last (validation)")  # fmt: skip
     add("--batch-size", type=positive, default=256, metavar="INT", help="users in a batch, per rank")
     add("--json", action="store_true", help="print the metrics as JSON")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

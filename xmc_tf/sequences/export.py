@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
@@ -21,10 +21,10 @@ A request has "history", a matrix of item names with the oldest first, padded wi
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.export", _DESCRIPTION)
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add_flags(out, model_folder={"required": True})
     add("-o", "--output", required=True, metavar="DIR", help="folder to write, named after the version: served/1")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of predicted items")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

@@ -20,7 +20,7 @@ from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable_json
-from xmc_tf.params import add_force, add_verbosity
+from xmc_tf.params import add_flags
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.folder import PreparedFolder
@@ -42,15 +42,14 @@ History: TypeAlias = tuple[str | None, Any]  # a user, and names or numbers of i
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.sequences.predict", _DESCRIPTION)
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add_flags(out, model_folder={"required": True})
     add("-q", "--query", action="append", metavar="ITEM", help="item of the history; may be repeated, oldest first")
     add("-i", "--histories", metavar="FILE", help="JSON Lines file of histories, one per line")
     add("--data", metavar="DIR", help="folder of prepared interactions that the model was trained on")
     add("-o", "--output", metavar="FILE", help="JSON Lines file to write (default: print the lines)")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of items to predict")
     add("--batch-size", type=positive, default=256, metavar="INT", help="histories in a batch, per rank")
-    add_force(out)
-    add_verbosity(out)
+    add_flags(out, "force", "verbose_level")
     return out
 
 

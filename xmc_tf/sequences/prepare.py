@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_verbosity, truth
+from xmc_tf.params import add_flags, truth
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--min-user-count", type=positive, default=3, metavar="INT",
         help="leave out users with fewer interactions, counted without the items that are left out")  # fmt: skip
     add("--max-user-count", type=positive, metavar="INT", help="leave out users with more interactions")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

@@ -17,7 +17,7 @@ from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.process.resuming import finished, resume_hint
-from xmc_tf.params import SequenceParams, add_verbosity, load_sequence_params
+from xmc_tf.params import SequenceParams, add_flags, load_sequence_params
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "--set", metavar="KEY=VALUE", action="append", default=[], help="replace a parameter; may be repeated"
     )
     out.add_argument("--show-config", action="store_true", help="print all parameters as TOML, and exit")
-    add_verbosity(out)
+    add_flags(out, "verbose_level")
     return out
 
 

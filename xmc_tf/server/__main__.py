@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_model_place, add_runtime, model_place
+from xmc_tf.params import add_flags, add_model_place, model_place
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("-b", "--beam-size", type=positive, metavar="INT", help="beam size (default: the model's)")
     add("--threshold", type=float, default=float("-inf"), metavar="SCORE",
         help="leave out labels with lower scores (default: none)")  # fmt: skip
-    add_runtime(answers)
+    add_flags(answers, "runtime")
     add = out.add_argument_group("limits").add_argument
     add("--threads", type=thread_number, default=-1, metavar="INT", help="threads per batch; -1: one per core")
     add("--max-batch", type=whole, default=64, metavar="INT", help="maximum number of texts in a batch")

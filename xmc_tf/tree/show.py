@@ -18,7 +18,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
-from xmc_tf.params import TfidfParams, add_force, add_model_place, model_place
+from xmc_tf.params import TfidfParams, add_flags, add_model_place, model_place
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
@@ -124,12 +124,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add_model_place(out, "folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)")
     out.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
-    out.add_argument("-y", "--label-path", metavar="Y.npz", help="matrix of documents × labels, for label frequencies")
+    add_flags(out, label_path={"help": "matrix of documents × labels, .npz, for label frequencies"})
     out.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
     out.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
     out.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
     out.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
-    add_force(out)
+    add_flags(out, "force")
     return out
 
 

@@ -35,7 +35,8 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return as_called(super().format_help())
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default is None or action.default is False or action.default in ([], ""):
+        said = "(default: " in (action.help or "")
+        if said or action.default is None or action.default is False or action.default in ([], ""):
             return action.help
         return super()._get_help_string(action)
 
