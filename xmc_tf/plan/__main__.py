@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
-from xmc_tf.params import MatcherParams, add_arguments, from_arguments
+from xmc_tf.params import MatcherParams, add_flags, from_arguments
 from xmc_tf.params.choices import HEAD_PRECISIONS
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     group = out.add_argument_group("model")
     add = group.add_argument
     add("--encoder", metavar="NAME", help=f"encoder: a folder with config.json, or {', '.join(ENCODERS)}")
-    add_arguments(group, MatcherParams, "train_layers")
+    add_flags(group, "train_layers", of=MatcherParams)
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="number of training epochs")
     add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
