@@ -317,7 +317,7 @@ def test_xla_gives_the_same(world):
 
 def test_the_time_of_the_steps_is_estimated_from_the_first_ones(world, monkeypatch, caplog):
     now, counts = iter([100.0, 100.0, 104.0, 111.0]), tf.constant(0.0)
-    estimate = TimeEstimate(lambda: next(now))
+    estimate = TimeEstimate(clock=lambda: next(now))
     said = [estimate.after_step(100 - step, counts) for step in range(1, 6)]
     # The first step is not timed. Nothing is said before ten seconds or ten steps, and then once.
     assert said == [None, None, "about 9 min for the other 97 steps, at 5.5 s each", None, None]

@@ -1,6 +1,7 @@
 """All levels: training, beam search, saving and loading, resuming after an interruption, TensorBoard."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode
 from tests.refusals import refused
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import as_features
-from xmc_tf.matcher import fine_tune
+from xmc_tf.matcher import fine_tune, progress
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import load_label_search
 from xmc_tf.matcher.matcher import Matcher
@@ -173,7 +174,7 @@ class StopError(Exception):
     """An error that interrupts a run."""
 
 
-def test_an_interrupted_run_resumes(data, trained, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes(data, trained, tmp_path, monkeypatch, caplog):
     """The result is that of an uninterrupted run, though it was interrupted below the top level."""
     unbroken, _ = trained
     real, made = fine_tune.save_training, []
@@ -184,8 +185,14 @@ def test_an_interrupted_run_resumes(data, trained, tmp_path, monkeypatch):
         made.append(real(folder, *rest))
 
     monkeypatch.setattr(fine_tune, "save_training", save)
-    with pytest.raises(StopError):
+    monkeypatch.setattr(progress, "WORTH_SAYING_S", 0.0)
+    monkeypatch.setattr(progress, "_TIMED_S", 0.0)
+    with pytest.raises(StopError), caplog.at_level("INFO"):
         train(data, tmp_path, max_match_clusters=6)
+    # The time of all levels is estimated before the long part.
+    said = re.findall(r"level \d: about .+ for the other .+(?=, at)", caplog.text)
+    assert re.fullmatch(r"level 1: about \S+ s for the other 10 steps and the 12 steps of later levels", said[0])
+    assert re.fullmatch(r"level 2: about \S+ s for the other 10 steps", said[1])
     monkeypatch.setattr(fine_tune, "save_training", real)
     resumed = train(data, tmp_path, max_match_clusters=6)
     for ours, theirs in zip(resumed.heads, unbroken.heads[:2], strict=True):

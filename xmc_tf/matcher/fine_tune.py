@@ -52,16 +52,17 @@ class LevelResult:
 def fine_tune_level(
     strategy: CollectiveStrategy, encoder: Any, head: LabelHead, data: LevelData, params: MatcherParams, *,
     folder: str | Path, seed: int = 0, summaries: LevelSummaries | None = None,
-    validate: Callable[[], dict[str, float]] | None = None,
+    validate: Callable[[], dict[str, float]] | None = None, later_steps: int = 0,
 ) -> LevelResult:  # fmt: skip
     """Train encoder and head on one level, resuming from the last checkpoint in ``folder`` if there is one. All ranks
     must call this function, and all hosts must share the folder. A global batch has ``batch_size`` windows per rank, or
     fewer with a token budget. The loss of a step is the mean over its windows, on any number of ranks. ``validate``
-    must return the same metrics on all ranks; the state with the best mean metric is restored at the end.
+    must return the same metrics on all ranks; the state with the best mean metric is restored at the end. The estimate
+    of the time includes the ``later_steps`` of other levels.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
-    batches = _make_batches(strategy, data, params, seed)
+    batches = make_batches(strategy, data, params, seed)
     total = total_steps(batches, params)
     every_node = isinstance(data.sampler, EveryNode)
     if not every_node:
@@ -87,7 +88,7 @@ def fine_tune_level(
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
     started, meter = time.monotonic(), StepMeter(world, batches.documents_per_window)
-    estimate = TimeEstimate()
+    estimate = TimeEstimate(later_steps)
     dropout_seed = (seed * 1009 + rank) * 64 + level
     stream, quiet_s = batches.stream(position.epoch, position.batch), 2.0 if rank == 0 else 1e9
     with Progress(f"level {level}", total - position.step, "steps", quiet_s) as progress:
@@ -150,7 +151,7 @@ def total_steps(batches: TrainingBatches, params: MatcherParams) -> int:
     return max(1, available // params.gradient_accumulation_steps)
 
 
-def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
+def make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
     """Return the training batches. The batch size and the token budget in ``params`` apply to each rank."""
     size = strategy.world_size()
     budget = None if params.token_budget is None else params.token_budget * size

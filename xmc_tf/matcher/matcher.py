@@ -28,7 +28,7 @@ from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents, encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, parents_matched
-from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
+from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level, make_batches, total_steps
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import LabelSearch
 from xmc_tf.matcher.predict_levels import predict_level
@@ -147,6 +147,7 @@ class LevelByLevel:
                     folder=place / "training", seed=settings.seed,
                     summaries=None if writer is None else LevelSummaries(writer, task.level),
                     validate=self._validator(head, held_out[number], parents, shown) if held_out else None,
+                    later_steps=sum(map(self._steps_of, tasks[number + 1 :], params[number + 1 :])),
                 )  # fmt: skip
                 results.append(result)
                 self._vectors = None
@@ -160,6 +161,11 @@ class LevelByLevel:
         if self.logdir is not None:
             write_projector(self.logdir, heads, data.tree, data.Y, data.names)
         return heads, results
+
+    def _steps_of(self, task: LevelTask, params: MatcherParams) -> int:
+        """Return the number of steps of a level."""
+        data = LevelData(self.data.store, EveryNode(task), self.data.pad_id, self.data.rows)
+        return total_steps(make_batches(self.strategy, data, params, self.settings.seed), params)
 
     def vectors(self) -> np.ndarray:
         """Return the current encoder's embeddings of all documents (means over windows), computed once per level."""

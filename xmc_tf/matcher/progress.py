@@ -139,13 +139,12 @@ class StepMeter:
 
 
 class TimeEstimate:
-    """The time that the steps of a level will take, said once: when a few of them have been timed.
-
-    The first step is not timed, because it builds the graph.
+    """The time that the steps of a level, and ``later`` steps of other levels, will take. It is said once: when a few
+    steps have been timed. The first step is not timed, because it builds the graph.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._steps, self._since, self._said = clock, 0, 0.0, False
+    def __init__(self, later: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._later, self._clock, self._steps, self._since, self._said = later, clock, 0, 0.0, False
 
     def after_step(self, left: int, counts: tf.Tensor) -> str | None:
         """Return a sentence about the ``left`` steps if it is time for it and they take long.
@@ -162,10 +161,11 @@ class TimeEstimate:
         if timed < _TIMED_STEPS and (not timed or seconds < _TIMED_S):
             return None
         self._said = True
-        total = left * seconds / timed
+        total = (left + self._later) * seconds / timed
         if total < WORTH_SAYING_S:
             return None
-        return f"about {duration(total)} for the other {left:,} steps, at {seconds / timed:.2g} s each"
+        later = f" and the {self._later:,} steps of later levels" if self._later else ""
+        return f"about {duration(total)} for the other {left:,} steps{later}, at {seconds / timed:.2g} s each"
 
 
 class LevelSummaries:
