@@ -73,6 +73,59 @@ class Quantized(keras.layers.Layer):
 
 
 @registered
+class Scaled(keras.layers.Embedding):
+    """An Embedding whose rows are multiplied."""
+
+    def __init__(self, input_dim: int, output_dim: int, factor: float = 1.0, **options: Any) -> None:
+        super().__init__(input_dim, output_dim, **options)
+        self.factor = factor
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self.factor * super().call(inputs)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"factor": self.factor}
+
+
+@registered
+class Positions(keras.layers.Layer):
+    """Adds an embedding of each step."""
+
+    def __init__(self, rows: int, dim: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.rows, self.dim, self.table = rows, dim, keras.layers.Embedding(rows, dim)
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.table.build([shape[1]])
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return inputs + self.table(ops.arange(inputs.shape[1]))
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"rows": self.rows, "dim": self.dim}
+
+
+@registered
+class OwnError(keras.metrics.Metric):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.total, self.count = (self.add_variable((), "zeros", name=name) for name in ("total", "count"))
+
+    def update_state(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: Any = None) -> None:
+        errors = ops.abs(ops.cast(y_true, "float32") - y_pred)
+        self.total.assign_add(ops.sum(errors))
+        self.count.assign_add(ops.cast(ops.size(errors), "float32"))
+
+    def result(self) -> tf.Tensor:
+        return ops.divide_no_nan(self.total, self.count)
+
+
+@registered
+def is_near(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+    return ops.cast(ops.abs(y_true - y_pred) < 0.5, "float32")
+
+
+@registered
 class Stepping(keras.Model):
     """A model with a ``compute_loss`` or a ``train_step`` of its own, the latter with one optimizer or two."""
 
@@ -80,6 +133,14 @@ class Stepping(keras.Model):
         super().__init__()
         self.inner, self.kind, self.second = inner, kind, second
         self.tracker = keras.metrics.Mean(name="tracker")
+
+    def get_config(self) -> dict[str, Any]:
+        inner = keras.saving.serialize_keras_object(self.inner)
+        return {"inner": inner, "kind": self.kind, "second": keras.saving.serialize_keras_object(self.second)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Stepping":
+        return cls(**{name: keras.saving.deserialize_keras_object(one) for name, one in config.items()})
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         return self.inner(inputs, training=training)
@@ -130,13 +191,15 @@ Concatenate()([T)(ids), Embedding(ROWS + 3, 2)(ids)]) | (items := T))(ids) * ite
 Concatenate()([(items := T))(ids), items((ids + 5) % ROWS)])
 Dense(4)(T, trainable=False)(ids)) | keras.Sequential([T), Dense(3)])(ids) | T)(Hashing(ROWS)(ids))
 T, embeddings_regularizer='l2')(ids) | Embedding(KINDS, 4, embeddings_regularizer='l2')(ids % KINDS)
-Embedding(KINDS, 4, embeddings_constraint='max_norm', mask_zero=True)(ids % KINDS)""")
+Embedding(KINDS, 4, embeddings_constraint='max_norm', mask_zero=True)(ids % KINDS)
+Positions(12, 4)(T)(ids)) | Positions(STEPS, 4)(T)(ids)) | Scaled(ROWS, 4, 0.5, name='items')(ids)""")
+TIED = "(items := ReversibleEmbedding(ROWS, 4, name='items'))(ids)"
 OF_SEQUENCES = _choices("""
 Dense(4, 'tanh') | LSTM(3, return_sequences=True) | GRU(3, return_sequences=True) | BatchNormalization()
 Bidirectional(LSTM(2, return_sequences=True)) | SimpleRNN(3, return_sequences=True) | LayerNormalization()
 BatchNormalization(momentum=0.5) | GroupNormalization(1) | Conv1D(4, 2, padding='same') | UnitNormalization()
 TimeDistributed(Dense(3)) | SpatialDropout1D(0.0) | ActivityRegularization(l2=0.1) | Dense(3, activity_regularizer='l2')
-LSTM(3, return_sequences=True, go_backwards=True, kernel_regularizer='l2') | SeparableConv1D(3, 2, padding='causal')""")
+LSTM(3, return_sequences=True, go_backwards=True, kernel_regularizer='l2') | SeparableConv1D(3, 2, padding='same')""")
 POOLS = _choices("""
 GlobalAveragePooling1D() | GlobalAveragePooling1D() | GlobalAveragePooling1D() | GlobalMaxPooling1D() | LSTM(4) | GRU(4)
 GRU(4, reset_after=False) | Flatten() | Flatten() | Bidirectional(GRU(2)) | SimpleRNN(4, unroll=True)""")
@@ -159,7 +222,8 @@ _CLASS_LOSSES = """'sparse_categorical_crossentropy' | SparseCategoricalCrossent
 SparseCategoricalCrossentropy(reduction='sum') | SparseCategoricalCrossentropy(from_logits=True)
 SparseCategoricalCrossentropy(reduction='mean_with_sample_weight')"""
 _NUMBER_METRICS = """'mae' | RootMeanSquaredError() | R2Score() | PearsonCorrelation(axis=0) | root_error
-ConcordanceCorrelation(axis=0) | CosineSimilarity() | LogCoshError() | MeanSquaredError()"""
+ConcordanceCorrelation(axis=0) | CosineSimilarity() | LogCoshError() | MeanSquaredError() | is_near
+OwnError()"""
 HEADS = {  # by kind of target: the last layer, losses, metrics
     "number": ("Dense(1)", _NUMBER_LOSSES, _NUMBER_METRICS),
     "numbers": (
@@ -173,7 +237,7 @@ HEADS = {  # by kind of target: the last layer, losses, metrics
         _BINARY_LOSSES,
         """AUC() | AUC(curve='PR', num_thresholds=20) | Precision() | Recall(thresholds=[0.3, 0.6]) | 'accuracy'
         BinaryIoU() | FalsePositives() | SensitivityAtSpecificity(0.5) | PrecisionAtRecall(0.5) | root_error
-        F1Score(threshold=0.5) | BinaryCrossentropy() | Hinge() | BinaryAccuracy()""",
+        F1Score(threshold=0.5) | BinaryCrossentropy() | Hinge() | BinaryAccuracy() | OwnError() | is_near""",
     ),
     "labels": (
         "Dense(CLASSES, 'sigmoid')",
@@ -193,6 +257,16 @@ HEADS = {  # by kind of target: the last layer, losses, metrics
         """'accuracy' | SparseTopKCategoricalAccuracy(2) | SparseCategoricalCrossentropy()
         MeanIoU(CLASSES, sparse_y_pred=False) | IoU(CLASSES, [1], sparse_y_pred=False)""",
     ),
+    "row": (
+        "(lambda x: items(Dense(4)(x), reverse=True))",
+        "SparseCategoricalCrossentropy(from_logits=True) | SparseCategoricalCrossentropy(True, reduction='sum')",
+        "'accuracy' | SparseTopKCategoricalAccuracy(2) | SparseCategoricalCrossentropy(from_logits=True)",
+    ),
+    "row of each step": (
+        "TiedHead(items)",
+        "SparseCategoricalCrossentropy(from_logits=True) | SparseCategoricalCrossentropy(True, ignore_class=0)",
+        "'accuracy' | SparseTopKCategoricalAccuracy(2)",
+    ),
     "class of each step": ("Dense(CLASSES, 'softmax')", _CLASS_LOSSES, "'accuracy' | SparseTopKCategoricalAccuracy(2)"),
 }
 OPTIMIZERS = _choices("""
@@ -201,11 +275,13 @@ Adam({}, epsilon=1e-3 | Adam({}, epsilon=1e-3 | Adam({}, epsilon=1e-3, amsgrad=T
 RMSprop({}, epsilon=1e-3 | RMSprop({}, epsilon=1e-3, momentum=0.5 | RMSprop({}, epsilon=1e-3, centered=True
 Ftrl({}, l2_regularization_strength=0.01 | Adadelta({} | Adamax({}, epsilon=1e-3 | Nadam({}, epsilon=1e-3 | Lion(0.01
 Lamb({}, epsilon=1e-3 | Adafactor({} | Muon({} | ScheduleFreeAdamW({}, epsilon=1e-3""")
+REFUSED = ("Adafactor", "Muon", "ScheduleFree")  # and these or averages of weights, by default:
+NEED_EXACT = re.compile("Adadelta|Nadam|Lion|Lamb|use_ema")
 RATES = _choices("""
 0.05 | 0.05 | 0.1 | 0.1 | schedules.ExponentialDecay(0.1, 2, 0.5) | schedules.CosineDecay(0.1, 8, warmup_steps=2)""")
 OPTIONS = _choices("""
 clipnorm=0.1 | global_clipnorm=0.1 | clipvalue=0.02 | weight_decay=0.1 | use_ema=True, ema_momentum=0.5
-use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2 | gradient_accumulation_steps=2 | loss_scale_factor=8.0
+use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2 | gradient_accumulation_steps=2
 gradient_accumulation_steps=3, clipnorm=0.1 | weight_decay=0.1, global_clipnorm=0.1""")
 COMPILING = ["", ", run_eagerly=True", ", run_eagerly=True", ", steps_per_execution=2", ", jit_compile=False"]
 CALLBACKS = _choices("""
@@ -232,7 +308,8 @@ def random_program(seed: int) -> Program:
     def chance(probability: float) -> bool:
         return draw.random() < probability
 
-    start = re.sub(r"\bT\b", "Embedding(ROWS, 4, name='items'", draw.choice(STARTS))
+    is_tied = chance(0.1)
+    start = TIED if is_tied else re.sub(r"\bT\b", "Embedding(ROWS, 4, name='items'", draw.choice(STARTS))
     lines = ["ids = Input([STEPS], dtype='int32', name='ids')", f"x = {start}"]
     lines += [f"x = {one}(x)" for one in draw.sample(OF_SEQUENCES, draw.choice([0, 0, 1, 1, 2]))]
     of_steps, inputs = chance(0.2), "ids"
@@ -243,29 +320,46 @@ def random_program(seed: int) -> Program:
             inputs = draw.choice(["[ids, numbers]", "{'ids': ids, 'numbers': numbers}"])
         lines += [f"x = {one}(x)" for one in draw.sample(OF_VECTORS, draw.choice([0, 1, 1, 2, 3]))]
     names = ["first", "second"][: 2 if chance(0.25) else 1]
-    targets = [draw.choice([one for one in HEADS if one.endswith("each step") == of_steps]) for _ in names]
+    kinds = [one for one in HEADS if one.endswith("each step") == of_steps and ("row" in one) == is_tied]
+    targets = [draw.choice(kinds) for _ in names]
+    if is_tied and of_steps:
+        lines.append("x = Dense(4)(x)")
     losses, metrics, is_dict = [], [], len(names) == 2 and chance(0.5)
     for name, kind in zip(names, targets, strict=True):
         head, of_losses, of_metrics = HEADS[kind]
         lines.append(f"{name} = Activation('linear', name={name!r})({head}(x))")
-        losses.append(_of("losses", draw.choice(_choices(of_losses))))
+        loss = draw.choice(_choices(of_losses))
+        if "'none'" in loss and (len(names) > 1 or re.search("_regularizer|Activity|WithLoss", "".join(lines))):
+            loss = "'mse'"  # Keras cannot add a loss of each example to others
+        losses.append(_of("losses", loss))
         several = draw.sample(_choices(of_metrics), draw.randrange(3))
         metrics.append(f"[{', '.join(_of('metrics', one) for one in several)}]")
     lines.append(f"model = keras.Model({inputs}, {_structure(names, names, is_dict)})")
-    way = draw.choices(["fit", "on batch", "own step", "loop"], [14, 1, 3, len(names) == 1])[0]
+    way = draw.choices(["fit", "on batch", "own step", "loop"], [14, 1, 3, len(names) == 1 and not is_tied])[0]
     if way == "own step":
         kind = draw.choice(["'loss'", "'tape'", "'tape', over_ranks(Adagrad(0.1))"])
         lines.append(f"model = Stepping(model, {kind})")
-    optimizer = draw.choice(OPTIMIZERS).format(draw.choice(RATES))
+    optimizer = draw.choice(OPTIMIZERS)
+    if optimizer.startswith(REFUSED) and chance(0.7):
+        optimizer = "Adam({}, epsilon=1e-3"
+    optimizer = optimizer.format(draw.choice(RATES))
     optimizer += f", {draw.choice(OPTIONS)})" if chance(0.45) else ")"
     if chance(0.05):
         optimizer = f"LossScaleOptimizer({optimizer}, initial_scale=8.0, dynamic_growth_steps=3)"
+    # What plain Keras refuses: to set the rate of a schedule, and to clone or freeze a part of a model of one's own.
+    refused = r"LR|Rate|_rate" if "schedules" in optimizer else "$^"
+    refused += r"|clone_model|layers\[" if way == "own step" else ""
+    callbacks, again = ([one for one in several if not re.search(refused, one)] for several in (CALLBACKS, AGAIN))
     weighted = way != "loop" and not of_steps and chance(0.25)
     compiling = f"model.compile({optimizer}, {_structure(names, losses, is_dict)}, "
     compiling += f"{'weighted_' * (weighted and chance(0.4))}metrics={_structure(names, metrics, is_dict)}"
+    if weighted:  # refused
+        compiling = compiling.replace("multi_label=True", "")
     if len(names) == 2 and chance(0.5):
         compiling += f", loss_weights={_structure(names, ['1.0', '0.3'], is_dict)}"
     compiling += f"{draw.choice(COMPILING)})"
+    if "centered" in optimizer:  # plain Keras ends with an error of TensorFlow
+        compiling = compiling.replace(", steps_per_execution=2", "")
     lines += ["start(model)", compiling]
     data = (
         draw.choice(["arrays", "dataset", "dataset", "counted", "sequence", "repeated"]) if way != "loop" else "dataset"
@@ -284,19 +378,20 @@ def random_program(seed: int) -> Program:
         if len(names) == 1 and targets[0] in ("binary", "class", "one_hot") and not weighted and chance(0.25):
             fit += ", class_weight={0: 1.0, 1: 3.0, 2: 0.5, 3: 2.0, 4: 1.5}"
         fit += ", validation_data=held_out()" * chance(0.4)
-        lines.append(f"{fit}{f', callbacks=[{draw.choice(CALLBACKS)}]' * chance(0.3)}).history)")
+        lines.append(f"{fit}{f', callbacks=[{draw.choice(callbacks)}]' * chance(0.3)}).history)")
         if chance(0.3):
-            lines += draw.choice(AGAIN).replace("COMPILE", compiling).split("; ")
+            lines += draw.choice(again).replace("COMPILE", compiling).split("; ")
         if chance(0.6):
             lines.append("note(model.evaluate(held_out(), verbose=0, return_dict=True))")
     lines.append("note(model.predict(inputs, verbose=0))")
-    exact, saves = chance(0.75), chance(0.25) and way != "own step"
+    exact = chance(0.75) or (bool(NEED_EXACT.search(optimizer)) and chance(0.8))
+    saves = chance(0.25) and way != "own step"
     return Program(seed, tuple(lines), tuple(targets), sizes, parts, data, weighted, exact, saves)
 
 
 def _of(module: str, text: str) -> str:
-    """Return text with its module if it makes an object of Keras."""
-    return f"{module}.{text}" if text[0].isupper() else text
+    """Return text with its module if it makes an object of Keras; another one is of this file."""
+    return f"{module}.{text}" if text[0].isupper() and text[:3] != "Own" else text
 
 
 def _structure(names: Sequence[str], values: Sequence[str], is_dict: bool) -> str:
