@@ -37,6 +37,19 @@ def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
 
 
 @inner
+def first_at_least(numbers: np.ndarray, number: int) -> int:
+    """Return the index of the first of some ascending numbers that is not smaller, or their count."""
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) >> 1
+        if numbers[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
 def kth_largest(numbers: np.ndarray, k: int) -> np.float32:
     """Return the ``k``-th largest number by quickselect, which reorders the array."""
     low, high, place = 0, numbers.size - 1, numbers.size - k

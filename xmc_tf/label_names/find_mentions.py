@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -42,8 +42,9 @@ def find_matches(index: NameIndex, texts: Texts, reading: WordOptions, threads: 
     arrays = tuple(kernel_view(array, array.dtype) for array in index)
     held = reading.for_kernels()
 
-    def match(batch: _Batch) -> Any:
-        return match_names(*batch, held, *arrays)
+    def match(batch: _Batch) -> list[np.ndarray]:
+        counts, columns = match_names(*batch, held, *arrays)
+        return [counts, *(column[: counts.sum()].astype(kind) for column, kind in zip(columns, _KINDS, strict=True))]
 
     parts = list(_mapped(match, texts, threads))
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.kernels import kernel_view
 from xmc_tf.label_names.kernels import hash_texts
 from xmc_tf.label_names.reading import WordOptions
 
@@ -46,7 +47,7 @@ def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordOption
     """Return the distinct words of each name; words with the same prefix count as one."""
     texts = [name.encode("utf-8", "replace") for name in names]
     sizes = np.array([len(text) for text in texts], np.int64)
-    data = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+    data = kernel_view(np.frombuffer(b"".join(texts) + b"\0", np.uint8), np.uint8)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     keys, exact, counts = hash_texts(data, offsets, reading.for_kernels())
     name_of = np.repeat(np.arange(len(names)), counts)

@@ -10,6 +10,7 @@ between words, each pair of neighbouring characters counts as a word.
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.ordering import first_at_least, sort_ascending
 from xmc_tf.label_names.characters import UNSPACED
 
 PREFIX = 6
@@ -86,7 +87,7 @@ def hash_words(characters, count, keys, exact, starts, reading):
                 end += 1
         key = _hash(characters, at, min(end, at + PREFIX), SPREAD)
         whole = _hash(characters, at, min(end, at + LONGEST), FULL)
-        place = np.searchsorted(reading.forms, whole)
+        place = first_at_least(reading.forms, whole)
         if place < reading.forms.shape[0] and reading.forms[place] == whole:
             key = reading.lemma_keys[reading.lemma_of[place]]
             whole = reading.lemma_exact[reading.lemma_of[place]]
@@ -120,19 +121,19 @@ def hash_texts(data, offsets, reading):
 
 
 @inner
-def _known(hashes, count, words, out):
+def _known(hashes, count, words, out, spare):
     """Write the indices of the hashes found in ``words`` to ``out``, distinct and ascending; return their number."""
     found = 0
     for i in range(count):
-        place = np.searchsorted(words, hashes[i])
+        place = first_at_least(words, hashes[i])
         if place < words.shape[0] and words[place] == hashes[i]:
             out[found] = place
             found += 1
-    some = np.sort(out[:found])
+    sort_ascending(out[:found], spare)
     distinct = 0
     for i in range(found):
-        if i == 0 or some[i] != some[i - 1]:
-            out[distinct] = some[i]
+        if i == 0 or out[i] != out[distinct - 1]:
+            out[distinct] = out[i]
             distinct += 1
     return distinct
 
@@ -144,13 +145,14 @@ def count_words(data, offsets, reading, words):
     for i in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     characters = np.empty(longest, np.int32)
-    keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
-    here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
+    room = 2 * longest
+    keys, exact = np.empty(room, np.int64), np.empty(room, np.int64)
+    here, spare, starts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     out = np.zeros(words.shape[0], np.int64)
     for i in range(offsets.shape[0] - 1):
         count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
         count = hash_words(characters, count, keys, exact, starts, reading)
-        for j in range(_known(keys, count, words, here)):
+        for j in range(_known(keys, count, words, here, spare)):
             out[here[j]] += 1
     return out
 
@@ -159,22 +161,24 @@ def count_words(data, offsets, reading, words):
 def match_names(
     data, offsets, reading, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
 ):  # fmt: skip
-    """Return the number of matches in each text, and each match's name, grade, coverage, count, position, inside."""
+    """Return the number of matches in each text, and columns (with room for more): name, grade, coverage, count,
+    position, inside. One array of float64 is compiled faster than six of several types.
+    """
     n = offsets.shape[0] - 1
     longest = 1
     for i in range(n):
         longest = max(longest, offsets[i + 1] - offsets[i])
     # Positions count characters of words, because decoders differ in the number of separators for invalid bytes.
     characters, before = np.empty(longest, np.int32), np.empty(longest, np.int32)
-    keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
-    here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
+    room = 2 * longest
+    keys, exact = np.empty(room, np.int64), np.empty(room, np.int64)
+    here, spare, starts = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     # For each word: the last text that contains it, counted from 1; and in this text its count, its first position,
     # and the number of words of the longest name that contains it and occurs as a whole.
     seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
     often, first_at, longest_name = np.zeros_like(seen), np.zeros_like(seen), np.zeros_like(seen)
     counts = np.zeros(n, np.int64)
-    names, grades, inside = np.empty(1024, np.int32), np.empty(1024, np.int8), np.empty(1024, np.int8)
-    coverage, mentions, position = np.empty(1024, np.float32), np.empty(1024, np.int32), np.empty(1024, np.float32)
+    found = np.empty((6, 1024), np.float64)
     total = 0
     for i in range(n):
         begin = total
@@ -184,10 +188,10 @@ def match_names(
         for j in range(length):
             before[j] = letters
             letters += characters[j] != 0
-        for j in range(_known(exact, count, exact_words, here)):
+        for j in range(_known(exact, count, exact_words, here, spare)):
             seen_exact[here[j]] = i + 1
         for j in range(count):
-            place = np.searchsorted(words, keys[j])
+            place = first_at_least(words, keys[j])
             if place < words.shape[0] and words[place] == keys[j]:
                 if seen[place] != i + 1:
                     seen[place] = i + 1
@@ -195,14 +199,14 @@ def match_names(
                     first_at[place] = before[starts[j]]
                     longest_name[place] = 0
                 often[place] += 1
-        nr_here = _known(keys, count, words, here)
+        nr_here = _known(keys, count, words, here, spare)
         for j in range(nr_here):
             for at in range(lists[here[j]], lists[here[j] + 1]):
                 name = listed[at]
                 first, last = splits[name], splits[name + 1]
                 own = first + places[at]
                 matched, whole, same, found_before = 0, 0, True, False
-                fewest, latest = 2 * longest, 0
+                fewest, latest = room, 0
                 for place in range(first, last):
                     whole += weights[place]
                     word = name_words[place]
@@ -217,30 +221,27 @@ def match_names(
                             same = False
                 if found_before or 2 * matched < whole:
                     continue
-                if total == names.shape[0]:
-                    names = np.concatenate((names, np.empty_like(names)))
-                    grades = np.concatenate((grades, np.empty_like(grades)))
-                    inside = np.concatenate((inside, np.empty_like(inside)))
-                    coverage = np.concatenate((coverage, np.empty_like(coverage)))
-                    mentions = np.concatenate((mentions, np.empty_like(mentions)))
-                    position = np.concatenate((position, np.empty_like(position)))
-                names[total] = name
-                grades[total] = PARTIAL if matched < whole else EXACT if same else INFLECTED
-                coverage[total] = np.float32(matched) / np.float32(whole)
-                mentions[total] = fewest
-                position[total] = np.float32(latest) / np.float32(letters)
+                if total == found.shape[1]:
+                    wider = np.empty((6, 2 * total), np.float64)
+                    for column in range(6):
+                        for match in range(total):
+                            wider[column, match] = found[column, match]
+                    found = wider
+                found[0, total] = name
+                found[1, total] = PARTIAL if matched < whole else EXACT if same else INFLECTED
+                found[2, total] = np.float32(matched) / np.float32(whole)
+                found[3, total] = fewest
+                found[4, total] = np.float32(latest) / np.float32(letters)
                 if matched == whole:
                     for place in range(first, last):
                         longest_name[name_words[place]] = max(longest_name[name_words[place]], last - first)
                 total += 1
         for match in range(begin, total):
-            first, last = splits[names[match]], splits[names[match] + 1]
-            inside[match] = grades[match] != PARTIAL
+            name = np.int64(found[0, match])
+            first, last = splits[name], splits[name + 1]
+            found[5, match] = found[1, match] != PARTIAL
             for place in range(first, last):
                 if longest_name[name_words[place]] <= last - first:
-                    inside[match] = 0
+                    found[5, match] = 0
         counts[i] = total - begin
-    return (
-        counts, names[:total].copy(), grades[:total].copy(), coverage[:total].copy(), mentions[:total].copy(),
-        position[:total].copy(), inside[:total].copy(),
-    )  # fmt: skip
+    return counts, found

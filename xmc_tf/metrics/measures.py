@@ -214,8 +214,12 @@ def _sum_over_documents(
     The last bucket stands for all labels.
     """
     sums, documents = np.zeros((groups + 1, 8, top.shape[1])), np.zeros(groups + 1, np.int64)
+    indices = truth.indices
+    if gains is not None:  # best gains first: in this order, an ideal system has the r-th label of a bucket at rank r
+        rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
+        indices = indices[np.lexsort((-np.asarray(gains)[indices], rows))]
     _accumulate(
-        np.require(truth.indptr, np.int64, ["C", "W"]), np.require(truth.indices, np.int32, ["C", "W"]), top, hits,
+        np.require(truth.indptr, np.int64, ["C", "W"]), np.require(indices, np.int32, ["C", "W"]), top, hits,
         np.require(group, np.int32, ["C", "W"]),
         np.ones(truth.shape[1]) if gains is None else np.require(gains, np.float64, ["C", "W"]),
         1.0 / np.log2(np.arange(2, top.shape[1] + 2)), sums, documents,
@@ -232,11 +236,10 @@ def _accumulate(
     true = np.zeros(everything + 1, np.int64)
     best = np.zeros((everything + 1, ranks), np.float64)
     for row in range(top.shape[0]):
-        true[:] = 0
-        begin, end = indptr[row], indptr[row + 1]
-        # Best gains first: in this order, an ideal system has the r-th label of a bucket at rank r.
-        for position in np.argsort(-gains[indices[begin:end]]):
-            label = indices[begin + position]
+        for of in range(everything + 1):
+            true[of] = 0
+        for place in range(indptr[row], indptr[row + 1]):
+            label = indices[place]
             for both in range(2):
                 of = everything if both else group[label]
                 if true[of] < ranks:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.ordering import first_at_least
 from xmc_tf.words.fingerprint import fingerprint
 
 BUCKETS = np.uint64(2**63 - 1)
@@ -89,7 +90,7 @@ def lemma_key(letters, begin, end, lexicon):
     if lexicon.endings.shape[0] > 0:
         for size in range(min(LONGEST_ENDING, end - begin - LEAST_STEM), SHORTEST_ENDING - 1, -1):
             ending = word_key(letters, end - size, end)
-            place = np.searchsorted(lexicon.endings, ending)
+            place = first_at_least(lexicon.endings, ending)
             if place < lexicon.endings.shape[0] and lexicon.endings[place] == ending:
                 stem = max(end - begin - lexicon.cuts[place], 0)
                 first = lexicon.added_ends[place - 1] if place > 0 else np.int64(0)
