@@ -95,12 +95,10 @@ def test_help_shows_how_the_command_was_called(command, capsys):
     assert "python -m xmc_tf." not in out
 
 
-def test_help_of_train_fits_a_screen_and_leads_to_the_rest(capsys):
+def test_help_of_train_leads_to_the_rest(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--help"])
     short = capsys.readouterr().out
-    assert len(short.splitlines()) <= 45
-    assert len(re.findall("^  [-T]", short, re.MULTILINE)) == 25
     assert "xmc-tf train --help-all" in short
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--help-all"])
