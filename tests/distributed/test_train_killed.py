@@ -210,14 +210,14 @@ def compute_with_other_weights(work, encoder):
 def test_a_training_killed_while_frozen_layers_are_written_or_read_resumes(warmly, folder, upper, whom, number):
     chance, model = random.Random(f"{SEED} frozen {whom} {number}"), f"upper-{whom}-{number}"
     print(f"XMC_TF_TEST_SEED={SEED}")
-    work, finished = folder / f"{model}.work", []
+    work = folder / f"{model}.work"
     for stage in FROZEN:
         after = lasts(folder, stage, "upper") * (number + chance.random()) / max(RUNS, 1)
         one = whom == "one" or (whom == "any" and chance.random() < 0.5)
-        run = killed(warmly, folder, model, stage, after, [chance.randrange(2)] if one else [0, 1],
-                     made=number == RUNS - 1, flags=UPPER)  # fmt: skip
-        assert all(f"{before}: reused from an earlier run" in run.ranks[0].output for before in finished)
-        finished = ["frozen-layers"]
+        killed(
+            warmly, folder, model, stage, after, [chance.randrange(2)] if one else [0, 1], made=number == RUNS - 1,
+            flags=UPPER,
+        )  # fmt: skip
         if stage == "level_1":
             assert (work / STATES).read_bytes() == upper["states.npyfrozen-layers"]
             damage(work / STATES)
@@ -226,7 +226,6 @@ def test_a_training_killed_while_frozen_layers_are_written_or_read_resumes(warml
             assert f"{STATES} is damaged" in run.ranks[0].output, run.describe()
             assert f"delete {work / 'frozen-layers'}, and run" in run.ranks[0].output, run.describe()
             shutil.rmtree(work / "frozen-layers")  # as the error says
-            finished = []
         elif stage == FROZEN[-1]:
             compute_with_other_weights(work, folder / "encoder")
             assert (work / STATES).read_bytes() != upper["states.npyfrozen-layers"]
