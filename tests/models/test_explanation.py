@@ -57,7 +57,7 @@ def test_the_name_of_a_label_in_the_text_is_a_source():
     assert (label.name, label.score) == model.best(["all about garden herbs"], k=1)[0][0]
     sources = {one.source: one.score for one in label.evidence}
     assert list(sources) == ["tree", "label name"]
-    assert sources["label name"] == model.evidence.in_text("all about garden herbs").precision[0] > 0
+    assert sources["label name"] == model.evidence.mentions(["all about garden herbs"], 1).precision[0] > 0
     assert label.combined == "probability from rankers and label names"
     assert [one.source for one in label.shares] == ["tree", "label name"]
     part = model.explain("all about a garden", k=1).labels[0]  # only a part of the name is there

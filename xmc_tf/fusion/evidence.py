@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, diags, spmatrix, vstack
+from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
@@ -96,9 +96,9 @@ class ProbabilityModel:
         named = {} if self.names is None else {NAMES: self.names.save}
         return {FUSION: self.fusion.save, **named}
 
-    def in_text(self, text: str) -> Mentions | None:
-        """Return the labels that a text mentions, or None if names are not evidence."""
-        return None if self.names is None else self.names.mentions([text], 1)
+    def mentions(self, texts: Texts | None, threads: int) -> Mentions | None:
+        """Return the labels that texts mention, or None if names are not evidence."""
+        return None if self.names is None or texts is None else self.names.mentions(texts, threads)
 
     def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
         """Return a copy with labels added after training; ``lines`` has the names of each new label."""
@@ -106,22 +106,6 @@ class ProbabilityModel:
         vectors = embed(label_vocabulary(lines).preferred) if needed and embed is not None else None
         names = None if self.names is None else self.names.with_added(lines)
         return dataclasses.replace(self, names=names, fusion=self.fusion.with_added(len(lines), vectors))
-
-    def combine(
-        self,
-        scores: csr_matrix,  # the rankers' ``FUSED_LABELS`` best labels
-        texts: Texts | None,
-        only_topk: int,
-        threshold: float,
-        threads: int = -1,
-        vectors: np.ndarray | None = None,  # embeddings of the documents, of length 1
-    ) -> csr_matrix:
-        """Return the probabilities of the best labels: documents × labels, each row in descending order."""
-        mentions = None if texts is None or self.names is None else self.names.mentions(texts, threads)
-        if self.allowed is not None:
-            scores = _of_labels(scores, self.allowed)
-            mentions = None if mentions is None else mentions.only(np.isin(mentions.labels, self.allowed))
-        return self.fusion.combine(scores, mentions, only_topk, threshold, vectors, self.allowed)
 
     def save(self, folder: Path) -> None:
         for name, save in self.parts.items():
@@ -179,13 +163,6 @@ def _incomplete(folder: Path, missing: str) -> InputError:
         expected=f"{FUSION}/, and {NAMES}/ if label names are evidence",
         fix="the folder is incomplete: copy it again",
     )
-
-
-def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
-    """Return a copy of the matrix in which only the columns of the given labels have entries."""
-    out = csr_matrix(values @ diags(np.isin(np.arange(values.shape[1]), labels).astype(np.float32)))
-    out.eliminate_zeros()
-    return out
 
 
 def bounded_post_processor(name: str) -> str | None:

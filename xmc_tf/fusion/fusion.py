@@ -158,8 +158,8 @@ class Fusion:
             some = scores if whole else scores[rows]
             named = mentions if whole or mentions is None else mentions.of_rows(begin, begin + ROWS)
             embedded = None if vectors is None else vectors[rows]
-            found = self._with_closeness(self._candidates(some, named, similarity, embedded), embedded)
-            parts.append(self._best(found, some.shape[0], only_topk, threshold))
+            found = self._candidates(some, named, similarity, embedded)
+            parts.append(self._best(found, embedded, some.shape[0], only_topk, threshold))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate([[0], *(part[2] for part in parts)])[1:])])
         data = np.concatenate([np.zeros(0, np.float32), *(part[0] for part in parts)])
         labels = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
@@ -188,20 +188,21 @@ class Fusion:
         found = join_candidates(scores, mentions, ranked, alike, needs_score)
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
 
-    def _with_closeness(self, found: LabelCandidates, vectors: np.ndarray | None) -> LabelCandidates:
-        """Add the cosine of document and label center; it is ``FARTHEST`` for labels without documents."""
-        if self.centers is None or vectors is None:
-            return found
-        closeness = self.centers.of_pairs(vectors, found.rows, found.labels)
-        closeness[self.log_documents[found.labels] == 0] = FARTHEST
-        return found._replace(closeness=closeness)
-
     def _best(
-        self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
+        self, found: LabelCandidates, vectors: np.ndarray | None, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the probabilities and labels of the best candidates, and their number in each document."""
-        probability = self._probability(found)
-        ranks = rank_in_document(found.rows, found.labels, probability, self.log_documents[found.labels] > 0)
+        log_documents = self.log_documents[found.labels]
+        known = log_documents > 0
+        if self.centers is not None and vectors is not None:
+            closeness = self.centers.of_pairs(vectors, found.rows, found.labels)
+            closeness[~known] = FARTHEST
+            found = found._replace(closeness=closeness)
+        features = candidate_features(found, log_documents.astype(np.float64))
+        raw = features @ self.weights
+        raw[~known] = features[~known] @ self.new_weights
+        probability = _sigmoid(raw)
+        ranks = rank_in_document(found.rows, found.labels, probability, known)
         order = np.lexsort((found.labels, -probability, found.rows))
         rows = found.rows[order]
         starts = np.searchsorted(rows, np.arange(nr_rows))
@@ -209,13 +210,6 @@ class Fusion:
         keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (best >= threshold)
         counts = np.bincount(rows[keep], minlength=nr_rows)
         return best[keep], found.labels[order[keep]].astype(np.int32), counts
-
-    def _probability(self, found: LabelCandidates) -> np.ndarray:
-        features = candidate_features(found, self.log_documents[found.labels].astype(np.float64))
-        raw = features @ self.weights
-        new = self.log_documents[found.labels] == 0
-        raw[new] = features[new] @ self.new_weights
-        return _sigmoid(raw)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder, which must not exist yet."""

@@ -30,7 +30,7 @@ from xmc_tf.data import (
     save_matrix,
 )
 from xmc_tf.models.loading import load
-from xmc_tf.models.results import Names, count_of, in_pieces, named, predict_over_ranks, rows_of
+from xmc_tf.models.results import Names, count_of, named, pieces, predict_over_ranks, rows_of, stacked
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     DECISIONS,
@@ -275,11 +275,11 @@ def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | Non
 
 
 def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, options: PredictionOptions) -> csr_matrix:
-    def score(some: Any, labels: Any) -> csr_matrix:
+    parts = []
+    for some, labels in pieces(documents, selected, options.max_pred_chunk):
         X = some if isinstance(some, Features) else model.features(some, options.threads)
-        return model.ranker.predict_selected(X, labels, post_processor=options.post_processor)
-
-    return in_pieces(score, documents, selected, options.max_pred_chunk, model.nr_labels)
+        parts.append(model.ranker.predict_selected(X, labels, post_processor=options.post_processor))
+    return stacked(parts, model.nr_labels)
 
 
 def _predict_table(

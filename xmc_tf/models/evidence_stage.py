@@ -8,14 +8,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
-from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.fusion import ProbabilityModel, bounded_post_processor
 from xmc_tf.fusion.features import VERSION
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import by_rankers, embedded, for_fusion, ranker_features, scored
-from xmc_tf.models.results import in_pieces
+from xmc_tf.models.prediction import by_rankers, embedded, ranker_features, scored
+from xmc_tf.models.results import pieces, stacked
 from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import FUSED_LABELS
@@ -48,13 +47,9 @@ def evidence_stage(
         auxiliary = LazyModelFolder({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
         record: Record = {"ensemble_method": metadata.ensemble_method}
-        options = for_fusion(auxiliary, PredictionOptions(only_topk=FUSED_LABELS, threads=recipe.threads))
+        bounded = bounded_post_processor(auxiliary.post_processor)
+        options = PredictionOptions(only_topk=FUSED_LABELS, threads=recipe.threads, post_processor=bounded)
         vectors: list[np.ndarray] = []
-
-        def score_some(texts: Texts, X: Features | None) -> csr_matrix:
-            found, own = scored(auxiliary, texts, X, options)
-            vectors.append(own)
-            return found
 
         def score(trained_on: np.ndarray, some: np.ndarray, hidden: np.ndarray) -> csr_matrix:
             # All of them stand for labels without documents, even if the head knows hidden labels from documents.
@@ -63,7 +58,9 @@ def evidence_stage(
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
-            found = in_pieces(score_some, texts, X, options.max_pred_chunk, auxiliary.nr_labels)
+            scores = [scored(auxiliary, *piece, options) for piece in pieces(texts, X, options.max_pred_chunk)]
+            vectors.extend(own for _, own in scores)
+            found = stacked([one for one, _ in scores], auxiliary.nr_labels)
             if not (decide_on_head and metadata.ensemble_method in MEANS):
                 return found
             given = ranker_features(auxiliary, texts, X, np.concatenate(vectors), options)

@@ -13,13 +13,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, chosen_labels
 from xmc_tf.data.features import as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
-from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.fusion import ProbabilityModel, bounded_post_processor, decide
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.incremental.training_data import ROWS, UNSEEN, TrainedDocuments
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.results import named, over_all_labels
+from xmc_tf.models.results import drop_below, fused, named, over_all_labels, pieces, stacked
 from xmc_tf.params import PredictionOptions, RankerParams
+from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -122,6 +123,16 @@ class Model(ABC):
 
     @property
     @abstractmethod
+    def only_topk(self) -> int:
+        """Default number of labels to predict per document."""
+
+    @property
+    @abstractmethod
+    def post_processor(self) -> str:
+        """Name of the function that turns the rankers' raw scores into final scores."""
+
+    @property
+    @abstractmethod
     def more_trees(self) -> Sequence[LabelTree]:
         """All label trees except the first."""
 
@@ -140,10 +151,39 @@ class Model(ABC):
         chosen, columns, only_labels = read_keywords(options)
         if only_labels is not None:
             return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
-        return self._predict(self._read(texts, columns=columns), X, chosen)
+        documents, X = self._checked(self._read(texts, columns=columns), X, chosen)
+        trained = chosen.ensemble_method in (None, self.metadata.content.get("ensemble_method"))
+        evidence = self.evidence if trained else None
+        decision = decide(chosen, None if evidence is None else evidence.fusion)
+        if not decision.probable:
+            evidence = None
+        topk = chosen.only_topk or self.only_topk
+        if evidence is not None:
+            bounded = bounded_post_processor(self.post_processor)
+            chosen = replace(chosen, only_topk=max(topk, FUSED_LABELS), scores=None, post_processor=bounded)
+        parts = []
+        for some, some_X in pieces(documents, X, chosen.max_pred_chunk):
+            found, vectors = self._scored(some, some_X, chosen)
+            if evidence is not None:
+                found = fused(
+                    evidence, found, None if isinstance(some, Features) else some, vectors, topk, decision.threshold,
+                    chosen.threads,
+                )  # fmt: skip
+            else:
+                found = over_all_labels(found, self.nr_labels, self._allowed)
+                found = found if decision.threshold is None else drop_below(found, decision.threshold)
+            parts.append(found)
+        return stacked(parts, self.nr_labels)
 
     @abstractmethod
-    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix: ...
+    def _checked(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> tuple[Any, Features | None]:
+        """Return the texts or features to predict, and further features; raise an error for what does not fit."""
+
+    @abstractmethod
+    def _scored(
+        self, documents: Any, X: Features | None, options: PredictionOptions
+    ) -> tuple[csr_matrix, np.ndarray | None]:
+        """Return the best labels with scores, and the embeddings of the documents, of length 1 (None: no encoder)."""
 
     def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels. The model folder does not change.

@@ -30,7 +30,7 @@ from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dens
 from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
-from xmc_tf.rankers.ensemble import Rankers, rankers_of
+from xmc_tf.rankers.ensemble import Rankers, rankers_of, trees_of
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree, load_chain
 
@@ -97,6 +97,16 @@ class LazyModelFolder:
     def nr_labels(self) -> int:
         """Number of labels, including those that were added after training."""
         return self.metadata.nr_labels
+
+    @property
+    def only_topk(self) -> int:
+        """Default number of labels to predict per document."""
+        return self.metadata.only_topk
+
+    @property
+    def post_processor(self) -> str:
+        """Name of the function that turns the rankers' raw scores into final scores."""
+        return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
 
     @property
     def makes_features(self) -> bool:

@@ -12,49 +12,16 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.data.windows import Reading, WindowEmbeddings
-from xmc_tf.fusion import bounded_post_processor, decide
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import LABELS_OF_PART
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.rankers.ensemble import TreeEnsemble, search_deeper, trees_of
+from xmc_tf.rankers.ensemble import TreeEnsemble, search_deeper
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
-
-
-def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """Return the best labels of texts, with probabilities if the model has them, otherwise with scores."""
-    own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
-    evidence = model.evidence if own else None
-    decision = decide(options, None if evidence is None else evidence.fusion)
-    topk = _topk(model, options)
-    if decision.probable:
-        options = for_fusion(model, options)
-
-    def best(some: Texts, some_X: Features | None) -> csr_matrix:
-        if not decision.probable:
-            found, _ = scored(model, some, some_X, options)
-            found = over_all_labels(found, model.nr_labels, model.output_labels)
-            return found if decision.threshold is None else drop_below(found, decision.threshold)
-
-        def search(size: int) -> tuple[csr_matrix, np.ndarray]:
-            found, vectors = scored(model, some, some_X, dataclasses.replace(options, only_topk=size))
-            return found, rows_of_length(1.0, vectors)
-
-        assert evidence is not None
-        return fused(evidence, search, some, topk, decision.threshold, options.threads)
-
-    X = own_features(model, texts, X, method_of(model, options))
-    return in_pieces(best, texts, X, options.max_pred_chunk, model.nr_labels)
-
-
-def for_fusion(model: LazyModelFolder, options: PredictionOptions) -> PredictionOptions:
-    """Return the options changed so that scores are between 0 and 1, as the fusion requires."""
-    name = trees_of(model.ranker)[0].levels[-1].pred_params.post_processor
-    return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
 def method_of(model: LazyModelFolder, options: PredictionOptions) -> str:
@@ -184,7 +151,7 @@ def predict_by_heads(model: LazyModelFolder, windows: WindowEmbeddings, options:
 
 
 def _topk(model: LazyModelFolder, options: PredictionOptions) -> int:
-    return options.only_topk or model.metadata.only_topk
+    return options.only_topk or model.only_topk
 
 
 def head_post_processor(model: LazyModelFolder, method: str) -> str:

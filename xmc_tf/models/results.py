@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix, diags, vstack
 
 from xmc_tf.data import Features, TextFile, Texts
 from xmc_tf.fusion import ProbabilityModel
@@ -45,6 +45,13 @@ def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | Non
     return out
 
 
+def of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
+    """Return a copy of the matrix in which only the columns of the given labels have entries."""
+    out = csr_matrix(values @ diags(np.isin(np.arange(values.shape[1]), labels).astype(np.float32)))
+    out.eliminate_zeros()
+    return out
+
+
 def labels_of_rankers(chosen: np.ndarray, nr_labels: int) -> np.ndarray:
     """Return the chosen labels (ascending) that the rankers know; [0] if there are none, since rankers need a label."""
     known = chosen[chosen < nr_labels]
@@ -66,34 +73,40 @@ def count_of(documents: Any) -> int:
     return int(documents.shape[0]) if isinstance(documents, csr_matrix) else len(documents)
 
 
-def in_pieces(
-    predict: Callable[[Any, Any], csr_matrix], documents: Any, X: Any, size: int, nr_labels: int
-) -> csr_matrix:
-    """Predict ``size`` documents at a time, so that memory use is bounded; ``X`` are features of the same documents."""
+def pieces(documents: Any, X: Any, size: int) -> Iterator[tuple[Any, Any]]:
+    """Yield ``size`` documents at a time, so that memory use is bounded, with their rows of ``X``."""
     count = count_of(documents)
-    pieces = [slice(first, min(first + size, count)) for first in range(0, count, size)]
-    parts = [predict(rows_of(documents, piece), rows_of(X, piece)) for piece in pieces]
+    for first in range(0, count, size):
+        piece = slice(first, min(first + size, count))
+        yield rows_of(documents, piece), rows_of(X, piece)
+
+
+def stacked(parts: Sequence[csr_matrix], nr_labels: int) -> csr_matrix:
+    """Return the predictions of all pieces as one matrix."""
     if not parts:
         return csr_matrix((0, nr_labels), dtype=np.float32)
     return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
 def fused(
-    evidence: ProbabilityModel, search: Callable[[int], tuple[csr_matrix, np.ndarray | None]], texts: Texts | None,
-    only_topk: int, threshold: float | None, threads: int,
+    evidence: ProbabilityModel, scores: csr_matrix, texts: Texts | None, vectors: np.ndarray | None, only_topk: int,
+    threshold: float | None, threads: int,
 ) -> csr_matrix:  # fmt: skip
     """Return the probabilities of the best labels: a matrix of documents × labels, each row sorted by probability.
 
-    ``search(k)`` returns the k best labels, and embeddings of length 1 or None. A search for fewer labels must return
-    the beginning of the same list. The fusion combines the first ``FUSED_LABELS``, whatever ``only_topk`` is; further
-    labels follow in the rankers' order, with smaller probabilities.
+    The fusion combines the first ``FUSED_LABELS`` of ``scores``, whatever ``only_topk`` is; further labels follow in
+    the rankers' order, with smaller probabilities. ``vectors`` are embeddings of length 1, or None.
     """
-    scores, vectors = search(max(only_topk, FUSED_LABELS))
-    pooled = first_k(scores, FUSED_LABELS)
-    if only_topk <= FUSED_LABELS:
-        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors)
-    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors)
-    further = over_all_labels(after_first(scores, FUSED_LABELS), evidence.nr_labels, evidence.allowed)
+    further = after_first(scores, FUSED_LABELS) if only_topk > FUSED_LABELS else None
+    scores, mentions = first_k(scores, FUSED_LABELS), evidence.mentions(texts, threads)
+    if evidence.allowed is not None:
+        scores = of_labels(scores, evidence.allowed)
+        mentions = None if mentions is None else mentions.only(np.isin(mentions.labels, evidence.allowed))
+    lowest = threshold or 0.0 if further is None else 0.0
+    found = evidence.fusion.combine(scores, mentions, only_topk, lowest, vectors, evidence.allowed)
+    if further is None:
+        return found
+    further = over_all_labels(further, evidence.nr_labels, evidence.allowed)
     found = first_k(append_new(found, further, shares=True), only_topk)
     return found if threshold is None else drop_below(found, threshold)
 

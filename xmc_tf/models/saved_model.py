@@ -6,7 +6,6 @@ from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import head_post_processor
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import FUSED_LABELS, LABELS_OF_PART
-from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.export import ModelParts
 from xmc_tf.serving.fused_search import EvidenceParts
@@ -27,7 +26,7 @@ def parts_of(model: LazyModelFolder) -> ModelParts:
     vectors = EncoderEmbeddings(model.tensorflow_encoder, model.tokenizer, model.metadata.reading, length)
     evidence = None
     if model.evidence is not None:
-        post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
+        post = bounded_post_processor(model.post_processor)
         evidence = EvidenceParts(model.evidence.fusion, FUSED_LABELS, post, model.evidence.names)
     tfidf = model.tfidf if "features" in model.parts else None
     return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)

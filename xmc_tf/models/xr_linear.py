@@ -2,7 +2,6 @@ import dataclasses
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -10,8 +9,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
-from xmc_tf.fusion import ProbabilityModel, bounded_post_processor, decide
+from xmc_tf.data import Features, as_features, check_pair, check_training_input
+from xmc_tf.fusion import ProbabilityModel, bounded_post_processor
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.folder import read_metadata, read_names
@@ -19,7 +18,7 @@ from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.model import Model, TrainingKeywords
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import drop_below, fused, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import trees_of
@@ -49,30 +48,19 @@ class XRLinear(LinearParts, Model):
 
     __signature__ = inspect.Signature()  # users create models with train and load, not from parts
 
-    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
+    def _checked(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> tuple[Any, Features | None]:
         options.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
-        evidence = self.evidence
-        decision = decide(options, None if evidence is None else evidence.fusion)
-        threads, threshold = options.threads, decision.threshold
-        post = bounded_post_processor(self.post_processor) if decision.probable else options.post_processor
+        return read.documents, None if X is None else as_features(X)
 
-        def best(documents: Texts | Features, X: Features | None) -> csr_matrix:
-            texts = None
-            if isinstance(documents, Features):
-                X = X or documents
-            else:
-                texts, X = documents, X or self.features(documents, threads, options.quiet)
-            search = partial(self.ranker.predict, X, beam_size=options.beam_size, post_processor=post, threads=threads)
-            if decision.probable:
-                assert evidence is not None
-                topk = options.only_topk or self.only_topk
-                return fused(evidence, lambda size: (search(only_topk=size), None), texts, topk, threshold, threads)
-            found = search(only_topk=options.only_topk)
-            found = over_all_labels(found, self.nr_labels, None if evidence is None else evidence.allowed)
-            return found if threshold is None else drop_below(found, threshold)
-
-        X = None if X is None else as_features(X)
-        return in_pieces(best, read.documents, X, options.max_pred_chunk, self.nr_labels)
+    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, None]:
+        if X is None:
+            is_text = not isinstance(documents, Features)
+            X = self.features(documents, options.threads, options.quiet) if is_text else documents
+        found = self.ranker.predict(
+            X, beam_size=options.beam_size, only_topk=options.only_topk, post_processor=options.post_processor,
+            threads=options.threads,
+        )  # fmt: skip
+        return found, None
 
     @property
     def _allowed(self) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence_stage import evidence_stage
-from xmc_tf.models.explaining.explain import explain_parts, one_text
+from xmc_tf.models.explaining.explain import explain_encoded, one_text
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
@@ -25,7 +25,7 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
-from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
+from xmc_tf.models.prediction import method_of, own_features, ranker_features, scored, vectors_of
 from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -271,8 +271,13 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             1.0, vectors_of(self, self._read(texts, columns=columns).only_texts(), batch_tokens, truncate_length)
         )
 
-    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
-        return predict(self, read.only_texts(), X, options)
+    def _checked(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> tuple[Any, Features | None]:
+        texts = read.only_texts()
+        return texts, own_features(self, texts, X, method_of(self, options))
+
+    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+        found, vectors = scored(self, documents, X, options)
+        return found, rows_of_length(1.0, vectors)
 
     @property
     def _allowed(self) -> np.ndarray | None:
@@ -317,7 +322,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             beam_size: number of nodes kept at each level above the labels (default: the model's setting).
         """
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
-        return explain_parts(self, one_text(self._read(text).only_texts()), X, options)
+        return explain_encoded(self, XTransformer.predict, one_text(self._read(text).only_texts()), X, options)
 
     def export_onnx(self, folder: str | Path, *, precision: str = "fp32") -> None:
         """Write a model that runs its encoder with ONNX Runtime and does not need TensorFlow.

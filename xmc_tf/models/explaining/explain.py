@@ -25,7 +25,7 @@ from xmc_tf.models.explaining.explanation import (
 )
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import method_of, own_features, predict, predict_by_heads, ranker_features, windows_of
+from xmc_tf.models.prediction import method_of, own_features, predict_by_heads, ranker_features, windows_of
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import FUSED_LABELS, LABELS_OF_PART
@@ -125,7 +125,7 @@ def explain_linear(
         raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
     predicted = predict(X if text is None else [text], None)
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
-    matches = model.evidence.in_text(text) if model.evidence and text is not None else None
+    matches = model.evidence.mentions([text], 1) if model.evidence and text is not None else None
     # Label names cannot be found in features alone, so the difference is the contribution of the names.
     nameless = predict(X, max(FUSED_LABELS, predicted.nnz)) if matches is not None and len(matches.labels) else None
     labels = []
@@ -140,8 +140,11 @@ def explain_linear(
     return Explanation(tuple(labels))
 
 
-def explain_parts(model: LazyModelFolder, text: str, X: Any, options: PredictionOptions) -> Explanation:
-    predicted = predict(model, [text], X, options)
+def explain_encoded(
+    model: LazyModelFolder, predict: Callable[..., csr_matrix], text: str, X: Any, options: PredictionOptions
+) -> Explanation:
+    """Explain the best labels of a text by a model with an encoder, whose class has the method ``predict``."""
+    predicted = predict(model, [text], X, **vars(options))
     reading = model.metadata.reading
     (windows,) = windows_of(model, [text], options.batch_tokens, reading)
     method = method_of(model, options)
@@ -161,12 +164,13 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
         )  # fmt: skip
     feature_name = names_of_features(model.tfidf if "features" in model.parts else None, text)
     fused = model.evidence
-    matches = None if fused is None else fused.in_text(text)
+    matches = None if fused is None else fused.mentions([text], 1)
     nameless = None
     if fused is not None and matches is not None and len(matches.labels):
         without = model.with_shared_parts()
         without.evidence = dataclasses.replace(fused, names=None)
-        nameless = predict(without, [text], X, dataclasses.replace(options, only_topk=max(FUSED_LABELS, predicted.nnz)))
+        most = max(FUSED_LABELS, predicted.nnz)
+        nameless = predict(without, [text], X, **vars(dataclasses.replace(options, only_topk=most)))
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
