@@ -24,8 +24,8 @@ from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
-from xmc_tf.jobs.linear import train_rankers
-from xmc_tf.jobs.train import data_set_of
+from xmc_tf.jobs.linear import train_on_table
+from xmc_tf.jobs.table_job import data_set_of
 from xmc_tf.jobs.train_flags import (
     FILE_FLAGS,
     has_encoder,
@@ -148,7 +148,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     with claim, compiling_beside(communicator.size):
         if recipe is None:
             assert options is not None
-            summary: str | None = train_rankers(job, options, communicator.size)
+            summary: str | None = train_on_table(job, options, communicator.size)
         else:
             on_first_rank(communicator, lambda: _check_encoder(recipe, work))
             from xmc_tf.jobs.encoder import train_encoder  # it loads TensorFlow, which linear models do not need

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.folders.model_parts import DOCUMENTS
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.train import TableJob, data_set_of, finish
+from xmc_tf.jobs.table_job import TableJob, data_set_of, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.results import predict_over_ranks, rows_of

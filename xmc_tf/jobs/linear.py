@@ -19,7 +19,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, as_features
 from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announcement, choose_settings
-from xmc_tf.jobs.train import TableJob, data_set_of, finish, trained_labels
+from xmc_tf.jobs.table_job import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
@@ -45,7 +45,7 @@ _EXAMPLES = 3  # test documents that a model keeps, to try it with
 _IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[_-]?\d[\w:.-]*|\d{3,}[\w:.-]*")
 
 
-def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
+def train_on_table(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
     """Prepare a table, train linear rankers on it, record the run, and return the summary to print."""
     if ranks > 1:
         raise InputError(

@@ -10,7 +10,7 @@ from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.cli import GivenFlags, UsualFlags
 from xmc_tf.jobs.language_column import languages_of_column
-from xmc_tf.jobs.train import TableJob
+from xmc_tf.jobs.table_job import TableJob
 from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.params import (
     SEARCH,

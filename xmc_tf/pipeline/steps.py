@@ -21,7 +21,7 @@ from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, withou
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, files_of
 from xmc_tf.pipeline.level_params import level_params, with_effect, without_reading
 from xmc_tf.pipeline.stages import Record, Stage, Stages
-from xmc_tf.pipeline.trees import cluster_labels, read_tree, train_rankers, trees_over, write_tree
+from xmc_tf.pipeline.trees import cluster_labels, read_tree, train_and_save_rankers, trees_over, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.problems import level_pred_params
@@ -274,7 +274,7 @@ class TrainingSteps:
                 X, Y = X.rows(rows), self._without_held_out(rows)
                 own = 1 if recipe.params.fix_clustering else 0  # trees that are given
                 label_trees[own:] = trees_over(X, Y, recipe.params.ranker_trees[own : len(trees)], recipe.threads)
-            return train_rankers(
+            return train_and_save_rankers(
                 X, Y, label_trees, params,
                 [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
                 self.communicator, folder, threads=recipe.threads, seed=recipe.seed,

@@ -20,7 +20,7 @@ from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import forget_label_embeddings, label_embedding, label_embeddings_over_ranks
 
 
-def train_rankers(
+def train_and_save_rankers(
     X: Features,
     Y: spmatrix,
     trees: Sequence[LabelTree],
