@@ -12,7 +12,7 @@ from tests.refusals import refused
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion import centers as module
 from xmc_tf.fusion.centers import NAME_COUNTS_AS, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.features import FEATURES
+from xmc_tf.fusion.weighted_numbers import WEIGHTED_NUMBERS
 
 LABELS, DIM = 40, 6
 
@@ -114,13 +114,13 @@ def test_a_folder_keeps_them_and_damage_is_named(learned, tmp_path):
 
 def test_models_of_older_versions_have_none(learned, tmp_path):
     (without, _), (_, _, scores) = learned
-    versions = [feature.since for feature in FEATURES]
+    versions = [number.since for number in WEIGHTED_NUMBERS]
     assert versions == sorted(versions), "a feature at the end says since when it is there"
     without.save(tmp_path / "fusion")
     path = tmp_path / "fusion" / "fusion.json"
     content = json.loads(path.read_text())
-    later = np.array([feature.since > 1 for feature in FEATURES])
-    for name in (feature.name for feature in FEATURES if feature.since > 1):
+    later = np.array([number.since > 1 for number in WEIGHTED_NUMBERS])
+    for name in (number.name for number in WEIGHTED_NUMBERS if number.since > 1):
         del content["weights"][name]
         del content["new_weights"][name]
     path.write_text(json.dumps(content))

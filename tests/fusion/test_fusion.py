@@ -11,9 +11,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Decision, Fusion, ProbabilityModel, decide
 from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.choice import held_out_folds
-from xmc_tf.fusion.features import NAMES
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
+from xmc_tf.fusion.weighted_numbers import NAMES
 from xmc_tf.params import PredictionOptions
 
 

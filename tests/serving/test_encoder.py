@@ -15,7 +15,7 @@ from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.fusion import hidden_labels
-from xmc_tf.fusion.features import NAMES
+from xmc_tf.fusion.weighted_numbers import NAMES
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.models import prediction
 from xmc_tf.models.saved_model import parts_of

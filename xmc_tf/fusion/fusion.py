@@ -18,11 +18,11 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, weights_of
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
+from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers, weights_of
 from xmc_tf.label_names import Mentions
 
 _DOCUMENTS = "documents.npy"
@@ -43,7 +43,7 @@ _FIX = "copy the model again"
 class Fusion:
     """A small model that combines the rankers' scores and the names in a text into one calibrated probability."""
 
-    weights: np.ndarray  # float64, one for each of features.NAMES
+    weights: np.ndarray  # float64, one for each of weighted_numbers.NAMES
     new_weights: np.ndarray  # the same, for labels without training documents
     log_documents: np.ndarray  # float32 [labels]: log(1 + number of training documents)
     curve: PrecisionCurve
@@ -93,7 +93,7 @@ class Fusion:
             closeness = centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels)
             found = found._replace(closeness=np.where(elsewhere > 0, closeness, FARTHEST))
         right = _is_right(found, truth)
-        features = candidate_features(found, np.log1p(elsewhere))
+        features = weighted_numbers(found, np.log1p(elsewhere))
         known = elsewhere > 0
         # If rare labels were dropped from the data, a label with even fewer documents elsewhere is right in its fold,
         # and teaches that rare labels are right. If labels are equally frequent, few others are left.
@@ -198,7 +198,7 @@ class Fusion:
             closeness = self.centers.of_pairs(vectors, found.rows, found.labels)
             closeness[~known] = FARTHEST
             found = found._replace(closeness=closeness)
-        features = candidate_features(found, log_documents.astype(np.float64))
+        features = weighted_numbers(found, log_documents.astype(np.float64))
         raw = features @ self.weights
         raw[~known] = features[~known] @ self.new_weights
         probability = _sigmoid(raw)

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.fusion import ProbabilityModel, bounded_post_processor
-from xmc_tf.fusion.features import VERSION
+from xmc_tf.fusion.weighted_numbers import VERSION
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder

@@ -8,8 +8,8 @@ import tensorflow as tf
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion.candidate_numbers import CandidateNumbers, log_odds
 from xmc_tf.fusion.centers import FARTHEST
-from xmc_tf.fusion.features import FEATURES
 from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
+from xmc_tf.fusion.weighted_numbers import WEIGHTED_NUMBERS
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.kernels import PARTIAL
 from xmc_tf.serving.name_matches import GraphMentions, NameMatches
@@ -98,7 +98,7 @@ class FusedSearch(tf.Module):
 
     def _raw(self, candidates: CandidateNumbers) -> tf.Tensor:
         """Return the weighted sum of each candidate's features."""
-        columns = [feature.of(candidates) for feature in FEATURES]
+        columns = [number.of(candidates) for number in WEIGHTED_NUMBERS]
         known, new = (
             tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
             for weights in (self._weights, self._new_weights)
