@@ -22,7 +22,7 @@ from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
-from xmc_tf.collective.optimizers.row_wise.forms import names_of_forms, row_wise_of
+from xmc_tf.collective.optimizers.row_wise.forms import exact_form_of, names_of_forms, row_wise_of
 from xmc_tf.collective.optimizers.row_wise.updating import update_rows
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line, lookup
@@ -215,6 +215,39 @@ def test_row_wise_forms_equal_keras_if_each_step_touches_each_row(theirs):
         theirs.apply_gradients([(gradient, plain)])
     np.testing.assert_allclose(table.variable, plain, atol=1e-6)
     assert len(ours.slots) == len(theirs.variables) - 2  # the step and the rate
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("theirs", [THEIRS[0], *THEIRS[1:4], *THEIRS[5:7]], ids=lambda one: one.name)
+def test_exact_updates_equal_keras_and_read_each_row_once(theirs, traced, monkeypatch):
+    monkeypatch.setattr("xmc_tf.collective.optimizers.row_wise.updating._NUMBERS_OF_BLOCK", 14)  # 4 rows
+    rng, options = np.random.default_rng(0), theirs.get_config() | {"weight_decay": 0.1, "use_ema": True}
+    values = rng.normal(size=(11, 3)).astype(np.float32)
+    plain, theirs = tf.Variable(values), type(theirs).from_config(options)
+    strategy = CollectiveStrategy(Solo(), exact=True)
+    variable = strategy.table("items", 11, 3, values).variable
+    ours = strategy.optimizer(type(theirs).from_config(options))
+    ours._form = exact_form_of(ours.inner, size=2)  # one process lets Keras update all rows
+    rows = rng.integers(0, 9, (30, 6)) * (rng.random((30, 1)) < 0.7)  # rows repeat, and rest for some steps
+    gradients = [
+        tf.IndexedSlices(tf.constant(rng.normal(size=(6, 3)), tf.float32), tf.constant(one), tf.constant([11, 3]))
+        for one in rows
+    ]
+    for gradient in gradients:
+        theirs.apply_gradients([(gradient, plain)])
+    monkeypatch.setattr(type(theirs), "update_step", None)  # it reads and writes all rows several times
+    step = tf.function(ours.apply_gradients, autograph=False) if traced else ours.apply_gradients
+    for gradient in gradients:
+        step([(gradient, variable)])
+    for own, one in zip([variable, *ours.inner.variables], [plain, *theirs.variables], strict=True):
+        np.testing.assert_allclose(own.numpy(), one.numpy(), atol=2e-6, err_msg=one.name)
+
+
+def test_exact_forms_are_those_that_square_gradients_as_keras_does():
+    exact = {type(one).__name__ for one in THEIRS if exact_form_of(one, size=2) is not None}
+    assert exact == {"SGD", "Adagrad", "AdamW", "Adam", "RMSprop"}
+    assert exact_form_of(keras.optimizers.SGD(0.1), size=2) is None
+    assert exact_form_of(keras.optimizers.Adam(0.1), size=1) is None
 
 
 def test_all_row_wise_forms_are_compared_with_keras():

@@ -23,7 +23,7 @@ from xmc_tf.collective.optimizers.gradients import (
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.forms import (
     differences_of,
-    form_of,
+    exact_form_of,
     names_of_forms,
     row_wise_of,
     unchanged_class,
@@ -98,6 +98,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         super().__init__(learning_rate=0.0, name=inner.name)
         self.inner, self.exact, self._size, self._reduction = inner, exact, size, reduction
         self._table_optimizer = table_optimizer
+        self._form = exact_form_of(inner, size) if exact else None
         # With plain SGD, a step with the sum of gradients equals that with the gradients one by one.
         clips = inner.clipnorm or inner.global_clipnorm or inner.clipvalue
         self._each_id = table_optimizer is None and (type(inner) is not keras.optimizers.SGD or bool(clips))
@@ -378,9 +379,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """In the block, disable the options of ``inner`` that this optimizer handles. Its configuration keeps them."""
         inner = self.inner
         changed: dict[str, Any] = {"loss_scale_factor": None}
-        form = form_of(inner) if self.exact else None
-        if form is not None and form.keeps_other_rows and not inner.weight_decay:
-            changed["update_step"] = functools.partial(self._update_touched, form.of(inner))
+        if self._form is not None:
+            changed["update_step"] = functools.partial(self._update_exactly, self._form)
         if not self.exact:
             changed |= {"global_clipnorm": None, "clipnorm": None, "gradient_accumulation_steps": None}
             schedule = inner._learning_rate
@@ -394,8 +394,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         with updated_over_ranks(), own_rows(), patched(inner, **changed):
             yield
 
-    def _update_touched(self, form: TableOptimizer, gradient: Gradient, variable: tf.Variable, rate: tf.Tensor) -> None:
-        """Update only the rows that have gradients, because Keras changes no others. Keras reads them all, though."""
+    def _update_exactly(self, form: TableOptimizer, gradient: Gradient, variable: tf.Variable, rate: tf.Tensor) -> None:
+        """Update a table as Keras does, which reads and writes all its rows several times."""
         table = table_of(variable)
         if table is None or not isinstance(gradient, tf.IndexedSlices):
             type(self.inner).update_step(self.inner, gradient, variable, rate)

@@ -164,7 +164,7 @@ class InPlaceAdam:
             gradient = tf.matmul(of_scores, inputs, transpose_a=True)
             now = RowStep(*(tf.cast(one, tf.float32) for one in step))
             states = [tf.gather(slot, numbers) for slot in slots]
-            after, changed = _updated(self.optimizer, before, gradient, states, now, low + self.table.start)
+            after, changed = updated_block(self.optimizer, before, gradient, states, now, low + self.table.start)
             for variable, new in zip([self.table.variable, *slots], [after, *changed], strict=True):
                 variable.scatter_update(tf.IndexedSlices(new, numbers))
             return high, shares + tf.reduce_sum(losses, axis=1), slopes
@@ -180,7 +180,7 @@ class InPlaceAdam:
 
 # Compiled, so that each number of a block is read and written once.
 @tf.function(jit_compile=True, autograph=False)
-def _updated(
+def updated_block(
     optimizer: TableOptimizer,
     before: tf.Tensor,
     gradient: tf.Tensor,

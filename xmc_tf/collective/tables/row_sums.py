@@ -76,9 +76,9 @@ def _zeros(count: int, width: int) -> np.ndarray:
 
 def _compiled(values: tf.Tensor) -> bool:
     """Return whether to sum these rows with compiled code, which does not run on GPUs."""
-    return not _has_gpu() and values.dtype == tf.float32 and values.shape.rank == 2 and values.shape[1] is not None
+    return not has_gpu() and values.dtype == tf.float32 and values.shape.rank == 2 and values.shape[1] is not None
 
 
 @cache
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))

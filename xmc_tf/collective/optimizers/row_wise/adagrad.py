@@ -17,6 +17,7 @@ class RowAdagrad(TableOptimizer):
     """
 
     keras_names = ("Adagrad",)
+    takes_squares = True
     keeps_other_rows = True
     learning_rate: Rate = 0.001
     initial_accumulator_value: float = 0.1

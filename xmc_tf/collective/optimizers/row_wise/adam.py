@@ -24,6 +24,7 @@ class RowAdam(TableOptimizer):
     """
 
     keras_names = ("Adam", "AdamW")
+    takes_squares = True
     learning_rate: Rate = 0.001
     beta_1: float = 0.9
     beta_2: float = 0.999
@@ -36,10 +37,13 @@ class RowAdam(TableOptimizer):
         """The initial value of each slot."""
         return {"m": 0.0, "v": 0.0} | ({"v_hat": 0.0} if self.amsgrad else {})
 
-    def update(self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any]) -> Updated:
+    def update(
+        self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any], squares: Any = None
+    ) -> Updated:
         """Return new rows and slots."""
         mean = self.beta_1 * states[0] + (1 - self.beta_1) * gradients
-        squares = self.beta_2 * states[1] + (1 - self.beta_2) * ops.square(gradients)
+        squares = ops.square(gradients) if squares is None else squares
+        squares = self.beta_2 * states[1] + (1 - self.beta_2) * squares
         alpha = rate * ops.sqrt(1 - ops.pow(self.beta_2, step)) / (1 - ops.pow(self.beta_1, step))
         largest = [ops.maximum(states[2], squares)] if self.amsgrad else []
         length = ops.sqrt(largest[0] if self.amsgrad else squares) + self.epsilon

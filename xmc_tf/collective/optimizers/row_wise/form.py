@@ -24,8 +24,9 @@ class TableOptimizer(ABC):
 
     keras_names: ClassVar[tuple[str, ...]] = ()  # the optimizers of ``keras.optimizers`` whose row-wise form this is
     squares_gradients: ClassVar[bool] = True  # so that the sum of gradients has another effect than each of them
-    # Whether Keras does not move other rows either. ``update`` then takes the sums of squares of each id's gradients.
-    keeps_other_rows: ClassVar[bool] = False
+    # Whether ``update`` takes the sums of squares of each id's gradients, as Keras has them.
+    takes_squares: ClassVar[bool] = False
+    keeps_other_rows: ClassVar[bool] = False  # whether Keras does not move other rows either
     one_per_row: ClassVar[bool] = (
         False  # whether slots have one number for a row, instead of one for each of its numbers
     )

@@ -11,6 +11,7 @@ from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.ftrl import RowFtrl
 from xmc_tf.collective.optimizers.row_wise.rmsprop import RowRMSprop
 from xmc_tf.collective.optimizers.row_wise.sgd import RowSGD
+from xmc_tf.collective.tables.row_sums import has_gpu
 from xmc_tf.common.errors import InputError
 
 ROW_WISE: list[type[TableOptimizer]] = [RowSGD, RowAdagrad, RowAdam, RowAdamax, RowRMSprop, RowFtrl]
@@ -36,6 +37,17 @@ def form_of(optimizer: keras.optimizers.Optimizer) -> type[TableOptimizer] | Non
     kind = unchanged_class(optimizer)
     forms = (one for one in ROW_WISE if kind in [getattr(keras.optimizers, name) for name in one.keras_names])
     return next(forms, None)
+
+
+def exact_form_of(optimizer: keras.optimizers.Optimizer, size: int) -> TableOptimizer | None:
+    """Return the form that updates all rows of a table as Keras does, only faster. Return None if there is none."""
+    if (form := form_of(optimizer)) is None or not (form.takes_squares or not form.squares_gradients):
+        return None
+    found = form.of(optimizer)
+    found.weight_decay = 0.0  # Keras lets all weights decay before it asks for an update
+    # TensorFlow's own update without slots writes only the rows that have gradients. One process has several threads,
+    # among which small blocks gain little; on GPUs, they would be slow.
+    return found if found.keeps_other_rows or (size > 1 and found.slots and not has_gpu()) else None
 
 
 def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:

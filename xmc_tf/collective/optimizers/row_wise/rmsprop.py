@@ -10,6 +10,7 @@ class RowRMSprop(TableOptimizer):
     """RMSprop as in Keras, applied only to the rows that a step looks up."""
 
     keras_names = ("RMSprop",)
+    takes_squares = True
     learning_rate: Rate = 0.001
     rho: float = 0.9
     momentum: float = 0.0
@@ -22,10 +23,12 @@ class RowRMSprop(TableOptimizer):
         names = ["velocity", *["momentum"] * (self.momentum > 0), *["average_gradient"] * self.centered]
         return dict.fromkeys(names, 0.0)
 
-    def update(self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any]) -> Updated:
+    def update(
+        self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any], squares: Any = None
+    ) -> Updated:
         new = dict(zip(self.slots, states, strict=True))
-        new["velocity"] = self.rho * new["velocity"] + (1 - self.rho) * ops.square(gradients)
-        squares = new["velocity"]
+        squares = ops.square(gradients) if squares is None else squares
+        squares = new["velocity"] = self.rho * new["velocity"] + (1 - self.rho) * squares
         if self.centered:
             new["average_gradient"] = self.rho * new["average_gradient"] + (1 - self.rho) * gradients
             squares -= ops.square(new["average_gradient"])
