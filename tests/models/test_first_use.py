@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from xmc_tf.models.linear import first_use
-from xmc_tf.models.linear.first_use import compiling_beside
+from xmc_tf.models.linear.first_use import compiling_beside, wait_for_kernels
 
 pytestmark = pytest.mark.full
 
@@ -16,12 +16,13 @@ PROGRAM = """
 import gc, json, sys
 from numba.core.dispatcher import Dispatcher
 if sys.argv[1] == "beside":
-    from xmc_tf.models.linear.first_use import main
+    from xmc_tf.models.linear.tiny_trainings import main
     main()
 else:
     from xmc_tf.models.xr_linear import XRLinear
     texts = [f"word{number} word{number + 1} of a text" for number in range(300)]
-    XRLinear.train(texts, [[str(number)] for number in range(300)], effort="fast", threads=1).best(texts[:2], k=1)
+    labels = [[str(number)] for number in range(300)]
+    XRLinear.train(texts, labels, effort="fast", threads=1).evaluate(texts[:2], labels[:2], ks=(1,))
 kernels = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
 print(json.dumps({one.py_func.__name__: sorted(map(str, one.signatures)) for one in kernels if one.signatures}))
 """
@@ -34,18 +35,23 @@ def _kernels(training):
 
 def test_kernels_are_compiled_for_the_types_that_a_training_on_texts_has():
     beside, of_texts = _kernels("beside"), _kernels("texts")
-    for name in ("split_nodes", "solve_dual", "gather", "search"):
+    for name in ("split_nodes", "solve_dual", "gather", "search", "_derivatives"):
         assert set(of_texts[name]) <= set(beside[name])
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """Have the second process wait, and note what is started."""
+def program():
+    return ["import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def started(monkeypatch, program):
+    """Have the second process run ``program``, by default wait, and note what is started."""
     started = []
 
     def start(command, **options):
-        assert command[1:] == ["-m", "xmc_tf.models.linear.first_use"]
-        started.append(popen([sys.executable, "-c", "import time; time.sleep(600)"], **options))
+        assert command[1:] == ["-m", "xmc_tf.models.linear.tiny_trainings"]
+        started.append(popen([sys.executable, "-c", program[0]], **options))
         return started[-1]
 
     popen = subprocess.Popen
@@ -71,3 +77,26 @@ def test_nothing_is_started_without_need(folder, cores, ranks, started, tmp_path
     monkeypatch.setattr(first_use, "thread_count", lambda _: cores)
     with compiling_beside(ranks):
         assert not started
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_a_training_compiles_other_kernels_and_waits_for_those_that_it_needs(
+    clusters, program, started, tmp_path, monkeypatch
+):
+    answered = tmp_path / "answered"
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(answered)!r}).exists(): time.sleep(0.01)\n"
+    program[0] = f"{wait if not clusters else ''}print(8, flush=True)\n{wait}print(300, flush=True)\ntime.sleep(600)"
+    done = []
+    monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path)
+    monkeypatch.setattr(first_use, "thread_count", lambda _: 2)
+    monkeypatch.setattr(first_use, "compile_names", lambda: done.append("names"))
+    monkeypatch.setattr(first_use, "compile_measures", lambda: (done.append("measures"), answered.touch()))
+    wait_for_kernels(clusters=clusters)  # without a second process
+    assert not done
+    with compiling_beside():
+        wait_for_kernels(clusters=clusters)
+        assert done == ["names", "measures"]
+        wait_for_kernels(clusters=clusters)  # known: there is nothing to wait for
+        assert len(done) == 2
+        started[0].kill()
+        wait_for_kernels(clusters=True)  # it ended: this process compiles the rest

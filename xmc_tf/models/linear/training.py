@@ -19,6 +19,7 @@ from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks
+from xmc_tf.models.linear.first_use import wait_for_kernels
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
@@ -118,6 +119,8 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     )
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
     count = len(params.trees)
+    clusters = data.tree is None and min(shape.max_leaf_size for shape in params.trees) < data.Y.shape[1]
+    wait_for_kernels(clusters=clusters)
     if data.tree is None:
         trees = executor.trees(
             partial(_built_trees, X, data_with_names.Y, options, executor, count, data.label_features), count
