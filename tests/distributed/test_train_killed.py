@@ -203,6 +203,7 @@ def compute_with_other_weights(work, encoder):
     other = Encoder.load(encoder)
     other.weights["words"].assign(other.weights["words"] * 2)
     other.freeze("half")
+    other.compute_in("bf16" if np.load(work / STATES, mmap_mode="r").dtype == np.uint16 else "off")
     with_frozen_layers(other, TokenStore.open(work / "tokens"), Stages(work, Solo()), "frozen-layers")
 
 
