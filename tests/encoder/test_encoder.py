@@ -25,7 +25,6 @@ from tests.encoder.tiny import (
 )
 from tests.refusals import refused
 from xmc_tf.encoder import Encoder
-from xmc_tf.encoder.network.architecture import lower_layers
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
@@ -163,18 +162,6 @@ def test_with_all_layers_trained_the_network_is_applied_as_a_whole():
         rows = bert.layer(net, rows, f"layer.{number}.", number)
     expected = tf.reshape(rows, [*mask.shape, encoder.dim])[:, 0]
     np.testing.assert_array_equal(encoder(ids, mask, training=True, seed=seed), expected)
-
-
-@pytest.mark.parametrize(("train_layers", "frozen"), [("auto", 2), ("all", None), ("half", 2), ("1", 4), ("5", 0)])
-def test_lower_layers(train_layers, frozen):
-    assert lower_layers(5, train_layers) == frozen
-
-
-def test_few_or_shared_layers_are_all_trained_by_default():
-    assert [lower_layers(layers, "auto") for layers in (1, 3, 4)] == [None, None, 2]
-    encoder = tiny_encoder("albert")
-    encoder.freeze("auto")
-    assert encoder.frozen_layers is None
 
 
 def test_layers_that_cannot_be_frozen():

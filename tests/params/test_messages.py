@@ -66,7 +66,7 @@ def test_unknown_key_at_the_top(tmp_path):
         ("lr_schedule", "cosinus", ["constant_with_warmup", 'did you mean "cosine"?']),
         ("bootstrap_method", 3, ["has the wrong type", "weighted-linear", "3 (a whole number)"]),
         ("negative_sampling", "tfn+usn", ["all, tfn, man or tfn+man", '"tfn+usn"']),
-        ("train_layers", "0", ["auto, all, half, or a whole number of at least 1", '"0"']),
+        ("train_layers", "0", ["all, half, or a whole number of at least 1", '"0"']),
         ("model_shortcut", "", ["is empty"]),
         ("max_active_matching_labels", [], ["has the wrong type", "or null", "a list"]),
     ],

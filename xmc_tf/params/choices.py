@@ -29,11 +29,11 @@ RANKER_MODES = ("full-model", "matcher", "ranker")
 
 
 def train_layers(text: str) -> str:
-    """Return which layers of an encoder to train: a word or a number; a ValueError states what is allowed."""
-    if text.lower() in ("auto", "all", "half"):
+    """Return which layers of an encoder to train: "all", "half" or a number; a ValueError states what is allowed."""
+    if text.lower() in ("all", "half"):
         return text.lower()
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        raise ValueError("auto, all, half, or a whole number of at least 1")
+        raise ValueError("all, half, or a whole number of at least 1")
     return text
 
 

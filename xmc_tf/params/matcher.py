@@ -80,9 +80,9 @@ class MatcherParams(Params):
         help="how token vectors become one embedding; auto: as the encoder was trained",
     )  # fmt: skip
     train_layers: str = param_field(
-        "auto", parse=choices.train_layers,
+        "all", parse=choices.train_layers,
         help="layers of the encoder to train: all, half, or a number of upper layers; the output of the others and of "
-        "the embeddings is computed once, into the work folder, which saves time; auto: half of four or more layers",
+        "the embeddings is computed once, into the work folder, which saves time",
     )  # fmt: skip
     lr_cycles: int = param_field(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"

@@ -83,7 +83,7 @@ ENCODERS = {
 }
 
 
-def encoder_size(name: str, train_layers: str = "auto") -> EncoderSize:
+def encoder_size(name: str, train_layers: str = "all") -> EncoderSize:
     """Return the size of an encoder, given by a name in ``ENCODERS`` or a folder with a ``config.json``."""
     if (config := Path(name) / "config.json").is_file():
         return _from_config(config, train_layers)
@@ -94,7 +94,7 @@ def encoder_size(name: str, train_layers: str = "auto") -> EncoderSize:
             fix="name a known encoder of similar size",
         )  # fmt: skip
     size = ENCODERS[known]
-    return replace(size, frozen=lower_layers(size.layers, train_layers))
+    return size if train_layers == "all" else replace(size, frozen=lower_layers(size.layers, train_layers))
 
 
 def _from_config(path: Path, train_layers: str) -> EncoderSize:

@@ -10,15 +10,9 @@ from xmc_tf.encoder.network.parts import Parts
 from xmc_tf.encoder.network.weights import Weight, WeightNames, dense, norm, table
 
 
-def lower_layers(layers: int, train_layers: str) -> int | None:
-    """Return the number of lower layers to freeze, with the embeddings; None if all weights are trained.
-
-    ``train_layers`` is "all", "half", the number of upper layers to train, or "auto": half of four or more layers,
-    which gives the same answers in half the time.
-    """
-    if train_layers == "all" or (train_layers == "auto" and layers < 4):
-        return None
-    trained = -(-layers // 2) if train_layers in ("half", "auto") else int(train_layers)
+def lower_layers(layers: int, train_layers: str) -> int:
+    """Return the number of layers below the trained ones, which are "half" or a number of upper layers."""
+    trained = -(-layers // 2) if train_layers == "half" else int(train_layers)
     if trained > layers:
         raise InputError(
             "--train-layers exceeds the number of layers of the encoder",
@@ -129,15 +123,18 @@ class Architecture:
         return list(range(config.layers))
 
     def frozen_layers(self, config: EncoderConfig, train_layers: str) -> int | None:
-        """Return ``lower_layers``; where layers share their weights, none can be frozen."""
-        if self.layer_order(config) == list(range(config.layers)):
-            return lower_layers(config.layers, train_layers)
-        if train_layers not in ("all", "auto"):
+        """Return the number of lower layers to freeze, with the embeddings; None if all weights are trained.
+
+        ``train_layers`` is "all", "half" or the number of upper layers to train.
+        """
+        if train_layers == "all":
+            return None
+        if self.layer_order(config) != list(range(config.layers)):
             raise InputError(
                 f"--train-layers {train_layers}: the layers of {self.name} share their weights, so none can be frozen",
                 expected="all", received=train_layers, fix="use --train-layers all, or another encoder",
             )  # fmt: skip
-        return None
+        return lower_layers(config.layers, train_layers)
 
     def is_frozen(self, name: str, frozen_layers: int) -> bool:
         """Return whether a weight is frozen: those of lower layers, and those that lower and upper layers share."""
