@@ -73,14 +73,15 @@ def with_frozen_layers(encoder: "Encoder", store: "TokenStore", stages: Stages, 
 
 
 def _fits(stages: Stages, name: str, size: int) -> bool:
-    """Return whether the disk has room for a file of this size, and log what is done."""
+    """Return whether a file of this size takes at most half of the disk's free space, and log what is done."""
     held = [one.stat().st_blocks * 512 for part in (name, f"{name}.part") for one in (stages.folder / part).glob(_FILE)]
     free = shutil.disk_usage(stages.folder).free
     if sum(held) < size:
         place = f"{_megabytes(size)} in {stages.folder}"
-        if free + sum(held) < size:
+        if (free + sum(held)) / 2 < size:
             _LOG.warning(
-                "the frozen layers are computed again in each pass: their output takes %s, where %s are free",
+                "the frozen layers are computed again in each pass: their output takes %s, more than half of %s that "
+                "are free",
                 place, _megabytes(free),
             )  # fmt: skip
             return False
