@@ -243,7 +243,8 @@ def patched_source(folder: Path, environment: dict[str, str]) -> Path:
         leave(f"{result.stdout}\nHorovod's source could not be downloaded (pip ended with {result.returncode}).")
     (archive,) = folder.glob("horovod-*.tar.gz")
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and older have none
+        packed.extractall(folder)
     source = folder / f"horovod-{HOROVOD}"
     listed = source / "horovod/tensorflow/CMakeLists.txt"
     lines = listed.read_text().splitlines(keepends=True)

@@ -23,7 +23,8 @@ def old(tmp_path_factory):
     """Return the folder of what 0.2.0 wrote."""
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and older have none
+        archive.extractall(folder)
     return folder
 
 

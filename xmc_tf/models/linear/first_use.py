@@ -33,7 +33,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
         yield
         return
     process = subprocess.Popen(
-        [sys.executable, "-m", _PROGRAM],
+        [sys.executable, "-P", "-m", _PROGRAM],  # -P: files of the current folder are no modules
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

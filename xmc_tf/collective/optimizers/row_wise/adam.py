@@ -40,7 +40,11 @@ class RowAdam(TableOptimizer):
     def update(
         self, ops: Any, rate: Any, step: Any, rows: Any, gradients: Any, states: Sequence[Any], squares: Any = None
     ) -> Updated:
-        """Return new rows and slots."""
+        """Return new rows and slots.
+
+        Args:
+            squares: the sums of the squares of each id's gradients. Default: the squares of ``gradients``.
+        """
         mean = self.beta_1 * states[0] + (1 - self.beta_1) * gradients
         squares = ops.square(gradients) if squares is None else squares
         squares = self.beta_2 * states[1] + (1 - self.beta_2) * squares
