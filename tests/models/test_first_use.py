@@ -50,7 +50,7 @@ def started(monkeypatch, program):
     started = []
 
     def start(command, **options):
-        assert command[1:] == ["-m", "xmc_tf.models.linear.tiny_trainings"]
+        assert command[1:] == ["-P", "-m", "xmc_tf.models.linear.tiny_trainings"]
         started.append(popen([sys.executable, "-c", program[0]], **options))
         return started[-1]
 
