@@ -205,9 +205,10 @@ def outcome(program: Program, known: dict[str, Any], strategy: CollectiveStrateg
     logging.getLogger("xmc_tf").addHandler(handler)
     try:
         seen = Trial(program, folder, strategy, known["initial"]).run()
-    except InputError as error:
-        return f"refused {error}" if "fix:" in str(error) else f"crashed {error}"
     except Exception as error:  # noqa: BLE001
+        # AutoGraph gives the text of an error in a traced function to an error of its own.
+        if isinstance(error, InputError) or "InputError:" in str(error):
+            return f"refused {error}" if "fix:" in str(error) else f"crashed {error}"
         traceback.print_exc()
         return f"crashed {type(error).__name__}: {error}"
     finally:
