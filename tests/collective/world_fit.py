@@ -1,5 +1,7 @@
 """Checks on any number of ranks: Keras models train over all ranks, and replicas stay equal."""
 
+import logging
+
 import keras
 import numpy as np
 import pytest
@@ -51,6 +53,30 @@ def check_mixed_precision_fit(world):
     assert history.history["loss"][-1] < history.history["loss"][0]
     assert words.compute_dtype == "float16"
     assert strategy.check_replicas(model.trainable_variables) == 2
+
+
+def check_each_model_warns(world):
+    """A warning is logged once for a model, and again for another one of the same names."""
+    strategy, said = CollectiveStrategy(world), []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("xmc_tf").addHandler(handler)
+    for _ in range(2):
+        keras.utils.clear_session()
+        with strategy.scope():
+            inputs = keras.Input([2])
+            model = keras.Model(inputs, WithSum(name="with_sum")(keras.layers.Dense(1)(inputs)))
+            model.compile("sgd", "mse")
+        for _ in range(2):
+            model.fit(np.ones([4, 2]), np.ones(4), batch_size=2, verbose=0)
+    logging.getLogger("xmc_tf").removeHandler(handler)
+    assert len([line for line in said if "layer 'with_sum'" in line]) == (2 if world.size > 1 and not world.rank else 0)
+
+
+class WithSum(keras.layers.Layer):
+    def call(self, inputs):
+        self.add_loss(tf.reduce_sum(inputs))
+        return inputs
 
 
 def check_initial_values_come_from_rank_0(world):

@@ -13,7 +13,7 @@ CHECKS = {"world_lookup": 8, "world_pairs": 6, "world_every_row": 4, "world_seve
 CHECKS |= {
     "world_optimizers": 4,
     "world_growing": 2,
-    "world_fit": 3,
+    "world_fit": 4,
     "world_keras": 5,
     "world_steps": 3,
     "world_whole_layers": 4,

@@ -1,5 +1,6 @@
 """The batch of a step: this rank's part, and what is computed from the parts of all ranks."""
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -10,13 +11,17 @@ import tensorflow as tf
 from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.engines import operations
 
+log = logging.getLogger(__name__)
 NOT_WEIGHTED = "train_step does not weight its loss, but the ranks have batches of different sizes"
 
 
 class BatchShare:
-    """This rank's part of the batch of a step. All ranks must call and read the same things in the same order."""
+    """This rank's part of the batch of a step. All ranks must call and read the same things in the same order.
 
-    def __init__(self, examples: tf.Tensor, size: int) -> None:
+    ``told`` contains the model's earlier warnings, which are not repeated.
+    """
+
+    def __init__(self, examples: tf.Tensor, size: int, told: set[str] | None = None) -> None:
         self.number = tf.get_static_value(examples)  # None if it is only known in each step
         self.is_empty = tf.equal(examples, 0)
         self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
@@ -25,8 +30,15 @@ class BatchShare:
         self.means: list[tf.Tensor] = []  # losses that are means over this rank's examples
         self.gradients: list[Any] = []  # results of gradient tapes
         self.check_loss: Callable[[tf.Tensor], None] = lambda loss: None
+        self._told = set() if told is None else told
         self.gathers = 0  # how often the rows of all ranks were gathered
         self.is_of_batch = False  # whether the last value that was reduced belongs to a batch, not to examples
+
+    def warn(self, message: str) -> None:
+        """Log a warning on the first rank, unless the model's steps have logged it before."""
+        if message not in self._told and operations.is_first_rank():
+            log.warning(message)
+        self._told.add(message)
 
     @property
     def weight(self) -> tf.Tensor:
@@ -44,11 +56,20 @@ class BatchShare:
         return tf.math.divide_no_nan(number * self.size, self.sum([number], what)[0])
 
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return a loss, the mean over this rank's examples, times this rank's weight."""
+        """Return a loss, the mean over this rank's examples or a number for each, times this rank's weight."""
         self.is_weighted = True
         self.check_loss(loss)
-        self.scaled.append(loss * tf.cast(self.weight, loss.dtype))
+        # The gradient of several numbers is that of their sum.
+        weight = self.weight if self.is_whole(loss) else float(self.size)
+        self.scaled.append(loss * tf.cast(weight, loss.dtype))
         return self.scaled[-1]
+
+    def is_whole(self, values: tf.Tensor) -> bool:
+        """Return whether values, such as one number, belong to the whole batch rather than to its examples."""
+        if not values.shape.rank:
+            return True
+        rows = values.shape[0]
+        return rows is not None and rows != self.number
 
     def part_of_mean(self, value: tf.Tensor) -> tf.Tensor:
         """Return what a rank's value adds to the sum that is ``size`` times the mean over the examples of all ranks."""

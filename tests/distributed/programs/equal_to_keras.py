@@ -343,6 +343,7 @@ FEATURES = {
         )
     ),
     'reduction="sum"': Row(lambda: OPT.SGD(0.02), compile=lambda: {"loss": losses.MeanSquaredError(reduction="sum")}),
+    'reduction="none"': Row(lambda: OPT.SGD(0.02), compile=lambda: {"loss": losses.MeanSquaredError("none")}),
     'reduction="mean_with_sample_weight"': Row(
         compile=lambda: {"loss": losses.MeanSquaredError(reduction="mean_with_sample_weight")},
         arrays=(IDS, NUMBERS, WEIGHTS),

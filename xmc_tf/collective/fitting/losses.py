@@ -1,7 +1,6 @@
 """Losses and metrics of Keras in a step over ranks: they cover the examples of all ranks."""
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,8 @@ from keras.src.metrics import reduction_metrics
 from keras.src.trainers.trainer import Trainer
 
 from xmc_tf.collective.batches import BatchShare, current_batch, step_over
-from xmc_tf.collective.engines import operations
 from xmc_tf.common.errors import InputError
 
-log = logging.getLogger(__name__)
 _LARGE = 1024  # numbers per example whose exchange in each step takes long
 # Losses that compare the examples of a batch; the second one does if targets have the shape [n, 1].
 _OF_PAIRS = (keras.losses.Circle, keras.losses.CategoricalGeneralizedCrossEntropy)
@@ -32,12 +29,6 @@ def cover_all_ranks() -> None:
     _replace(tf.GradientTape, "gradient", _gradient)
     _replace(reduction_metrics.MeanMetricWrapper, "update_state", _update_by_function)
     _replace(reduction_metrics.Mean, "update_state", _update_mean)
-
-
-@functools.cache
-def warn_once(message: str) -> None:
-    if operations.is_first_rank():
-        log.warning(message)
 
 
 def _replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
@@ -62,7 +53,7 @@ def _reduced(
     dtype: Any = None,
 ) -> Any:
     loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
-    batch.is_of_batch = _is_of_batch(values, batch)
+    batch.is_of_batch = batch.is_whole(values)
     if batch.is_of_batch or reduction in (None, "none"):
         return loss
     if tuple(values.shape) == (0,):
@@ -83,14 +74,6 @@ def _reduced(
 def _sum_as_mean(loss: tf.Tensor, batch: BatchShare) -> tf.Tensor:
     """Return a sum over this rank's examples in the form in which the mean over the ranks is the sum over all."""
     return loss * tf.cast(tf.math.divide_no_nan(float(batch.size), batch.weight), loss.dtype)
-
-
-def _is_of_batch(values: Any, batch: BatchShare) -> bool:
-    """Return whether values, such as one number, belong to a whole batch rather than to its examples."""
-    if not values.shape.rank:
-        return True
-    rows = values.shape[0]
-    return rows is not None and rows != batch.number
 
 
 def _loss(
@@ -124,7 +107,7 @@ def _of_all(
         lambda one: None if one is None else tf.convert_to_tensor(one), (y_true, y_pred, sample_weight)
     )
     mask = keras_loss.backend.get_keras_mask(y_pred)
-    _check_shapes(name, parts)
+    _check_shapes(batch, name, parts)
     every, every_mask = batch.gather(parts), batch.gather(mask)
     if every_mask is not None:
         keras_loss.backend.set_keras_mask(every[1], every_mask)
@@ -132,7 +115,7 @@ def _of_all(
         return call(*every)
 
 
-def _check_shapes(name: str, parts: Any) -> None:
+def _check_shapes(batch: BatchShare, name: str, parts: Any) -> None:
     shapes = [one.shape[1:] for one in tf.nest.flatten(parts) if one is not None and one.shape.rank]
     if any(not shape.is_fully_defined() for shape in shapes):
         raise InputError(
@@ -142,7 +125,7 @@ def _check_shapes(name: str, parts: Any) -> None:
             fix="return one number for each example, or give targets and outputs a fixed shape",
         )
     if max(shape.num_elements() for shape in shapes) > _LARGE:
-        warn_once(
+        batch.warn(
             f"{name!r} returns one number for a batch: to compute it, each step exchanges the outputs and targets of "
             "all ranks. If it is a mean or a sum over examples, return one number for each example instead"
         )
@@ -150,14 +133,14 @@ def _check_shapes(name: str, parts: Any) -> None:
 
 def _additional_loss(batch: BatchShare, original: Callable[..., Any], model: keras.Model, loss: tf.Tensor) -> Any:
     total = original(model, loss)  # the sum of its elements
-    return total if _is_of_batch(loss, batch) else _sum_as_mean(total, batch)
+    return total if batch.is_whole(loss) else _sum_as_mean(total, batch)
 
 
 def _add_loss(batch: BatchShare, original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
     original(layer, loss)
     for one in tf.nest.flatten(loss):
         if layer.activity_regularizer is None and tf.is_tensor(one) and not is_mean(one, batch):
-            warn_once(
+            batch.warn(
                 f"layer {layer.name!r} adds a loss of one number for a batch, which is taken as a mean over examples. "
                 "If it is a sum over examples, pass add_loss one number for each example; if it compares examples, "
                 "compute it from the rows of all ranks, which strategy.gather(...) returns"
@@ -181,7 +164,7 @@ def _gradient(batch: BatchShare, original: Callable[..., Any], tape: tf.Gradient
 def warn_unless_mean(model: keras.Model, batch: BatchShare, loss: tf.Tensor) -> None:
     """Warn about the loss of a user's ``train_step`` or ``compute_loss`` that may not be a mean over examples."""
     if batch.gathers == 0 and (loss.shape.rank != 0 or not is_mean(loss, batch)):
-        warn_once(
+        batch.warn(
             f"model {model.name!r}: the loss of its train_step is taken as a mean over examples. If it is a sum, or "
             "compares examples, pass it to compile as a function or Loss, or compute it from the rows of all ranks, "
             "which strategy.gather(...) returns"
@@ -193,16 +176,16 @@ def is_mean(value: tf.Tensor, batch: BatchShare, *, whole: bool = False) -> bool
     ``whole``: it belongs to the batch, although its shape may not be known.
     """
     value = _outside(value)
-    if any(value is one for one in batch.means) or not (whole or _is_of_batch(value, batch)):
+    if any(value is one for one in batch.means) or not (whole or batch.is_whole(value)):
         return True
     if tf.executing_eagerly() or not hasattr(value, "op"):
         return False
     kind, inputs = value.op.type, list(value.op.inputs)
-    if kind == "Mean" and not _is_of_batch(inputs[0], batch):
+    if kind == "Mean" and not batch.is_whole(inputs[0]):
         return True
     if kind == "Sum" and inputs[0].op.type == "Pack":
         return all(is_mean(one, batch) for one in inputs[0].op.inputs)
-    if kind in ("Mean", "Sum", "Reshape", "Squeeze") and _is_of_batch(inputs[0], batch):
+    if kind in ("Mean", "Sum", "Reshape", "Squeeze") and batch.is_whole(inputs[0]):
         return is_mean(inputs[0], batch)
     if kind in ("AddV2", "Add", "AddN", "Sub", "Neg", "Identity", "Cast", "StopGradient"):
         return all(is_mean(one, batch, whole=whole) for one in inputs)
@@ -269,7 +252,7 @@ def _update_by_function(
 ) -> None:
     gathers = batch.gathers
     values = metric._fn(y_true, y_pred, **metric._fn_kwargs)
-    compares = _is_of_batch(values, batch) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
+    compares = batch.is_whole(values) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
     if not compares or batch.gathers > gathers:
         original(metric, y_true, y_pred, sample_weight)
     else:

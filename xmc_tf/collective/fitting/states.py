@@ -11,7 +11,7 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from xmc_tf.collective.batches import BatchShare
 from xmc_tf.collective.blocks import patched
-from xmc_tf.collective.fitting.losses import depends_on_batch, is_linear, is_mean, warn_once
+from xmc_tf.collective.fitting.losses import depends_on_batch, is_linear, is_mean
 from xmc_tf.collective.tables.table import are_updated_over_ranks
 
 _AVERAGED = (
@@ -46,13 +46,13 @@ class StatesOverRanks:
                         value = tf.convert_to_tensor(value, variable.dtype)
                     depends = any(depends_on_batch(one, batch) for one in (value, *args))
                     if depends and not (is_whole and is_mean(value, batch, whole=True) and is_linear(value, batch)):
-                        self._warn(variable)
+                        self._warn(variable, batch)
                     if is_whole and _graph() is graph:
                         value = self._mean(variable, value, batch)
                     else:
                         later[id(variable)] = variable
                 elif variable.trainable and not are_updated_over_ranks() and depends_on_batch(value, batch):
-                    warn_once(
+                    batch.warn(
                         f"model {self._model.name!r}: train_step changes {variable.name!r} by what each rank computes "
                         "from its own examples. Compute it from those of all ranks, which strategy.gather(...) returns"
                     )
@@ -70,11 +70,11 @@ class StatesOverRanks:
         (total,) = batch.sum([batch.part_of_mean(value)], "states")
         mean = total / batch.size
         if tf.executing_eagerly() and batch.gathers == 0 and not np.allclose(value, mean, 1e-4, 1e-6):
-            self._warn(state)
+            self._warn(state, batch)
         return mean
 
-    def _warn(self, state: tf.Variable) -> None:
-        warn_once(_AVERAGED.format(self._model.name, state.name))
+    def _warn(self, state: tf.Variable, batch: BatchShare) -> None:
+        batch.warn(_AVERAGED.format(self._model.name, state.name))
 
     def _is_state(self, variable: tf.Variable) -> bool:
         if id(variable) not in self._seen:

@@ -22,18 +22,19 @@ from xmc_tf.ranks.communicator import Communicator
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
     """Make a model's steps give each example of all ranks the same weight, and normalize batches over all ranks."""
+    share = functools.partial(BatchShare, size=communicator.size, told=set())  # another model warns again
     for name in ("train_step", "test_step"):
         # The method of the class, because a model may be compiled twice.
         step = functools.partial(getattr(type(model), name), model)
-        setattr(model, name, functools.partial(_step, model, step, StatesOverRanks(model), communicator.size))
+        setattr(model, name, functools.partial(_step, model, step, StatesOverRanks(model), share))
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.BatchNormalization):
             _normalize_over_ranks(layer, communicator)
 
 
 @tf.autograph.experimental.do_not_convert
-def _step(model: keras.Model, step: Callable[[Any], Any], states: StatesOverRanks, size: int, data: Any) -> Any:
-    batch, results = BatchShare(_examples(data), size), ResultsInLogs(model)
+def _step(model: keras.Model, step: Callable[[Any], Any], states: StatesOverRanks, share: Any, data: Any) -> Any:
+    batch, results = share(_examples(data)), ResultsInLogs(model)
     if any(getattr(type(model), name) is not getattr(keras.Model, name) for name in ("train_step", "compute_loss")):
         batch.check_loss = functools.partial(warn_unless_mean, model, batch)
     with step_over(batch), finite_if_empty(model, batch):
