@@ -9,7 +9,9 @@ from tests.encoder.tiny import CASES, documents, perturbed, shared_encoder, tiny
 from tests.refusals import refused
 from xmc_tf.encoder.network.config import ACTIVATIONS
 from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
-from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, write_encoder
+from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, open_session, write_encoder
+from xmc_tf.encoder.onnx.graph import Graph
+from xmc_tf.encoder.onnx.network import GraphOperations, GraphWeights
 from xmc_tf.encoder.reading import POOLINGS
 
 pytestmark = pytest.mark.full
@@ -50,6 +52,26 @@ def test_eight_bits_stay_near_and_are_a_quarter_of_the_file(case, tmp_path):
     model = onnx.load(tmp_path / "onnx" / GRAPH)
     large = [one for one in model.graph.initializer if one.name == "words"]
     assert [onnx.TensorProto.DataType.Name(one.data_type) for one in large] == ["INT8"]
+
+
+def test_eight_bits_of_a_document_do_not_depend_on_its_batch(tmp_path):
+    runtime = both(perturbed(tiny_encoder("bert", "mean")), tmp_path, precision="int8")
+    ids, mask = documents("bert")
+    alone = np.concatenate([runtime.embed(ids[row : row + 1], mask[row : row + 1]) for row in range(len(ids))])
+    np.testing.assert_allclose(runtime.embed(ids, mask), alone, atol=3e-6)
+
+
+def test_products_of_bytes_are_exact_at_their_extremes():
+    rows = np.array([np.ones(256), -np.ones(256), np.tile([1, -1], 128), np.zeros(256)], np.float32)
+    graph = Graph()
+    values = {"kernel.kernel": rows.T.copy(), "bias": np.arange(4, dtype=np.float32)}
+    weights = GraphWeights(graph, values, "int8")
+    x = graph.input("x", graph.float32, ["rows", 256])
+    out = GraphOperations(graph, "gelu", 1e-12).dense(x, weights["kernel.kernel"], weights["bias"], graph.float32)
+    session, _kept = open_session(graph.file(out, "out", ["rows", 4]), 1, graph)
+    np.testing.assert_allclose(session.run(None, {"x": rows})[0], rows @ rows.T + np.arange(4), rtol=1e-6)
+    # The processor adds two products of bytes in 16 bits, if it has no VNNI.
+    assert 2 * 255 * np.abs(graph.weights["kernel.kernel"].astype(int)).max() <= np.iinfo(np.int16).max
 
 
 @pytest.mark.parametrize("case", ["bert", "xlnet", "deberta-v2"])

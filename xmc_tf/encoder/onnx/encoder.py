@@ -36,11 +36,11 @@ class OnnxEncoder:
         if not path.is_file():
             config, values, pooling = read_encoder(folder, pooling)
             file, graph = network_graph(config, values, pooling)
-            return cls(config, *_session(file, threads, graph))
+            return cls(config, *open_session(file, threads, graph))
         source = EncoderSource(folder, "encoder")
         with verified(source.folder):
             config = read_config(source)
-            return cls(config, *_session(str(path), threads))
+            return cls(config, *open_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the unnormalized embeddings of documents: float32 [documents, dim]."""
@@ -91,7 +91,7 @@ def choose_runtime(asked: str, folder: Path) -> str:
     return asked
 
 
-def _session(file: str | bytes, threads: int, graph: Graph | None = None) -> tuple[Any, Any]:
+def open_session(file: str | bytes, threads: int, graph: Graph | None = None) -> tuple[Any, Any]:
     """Return a session for a file or for a graph in memory, and the arrays that must live as long as the session."""
     import onnxruntime  # takes a tenth of a second
 

@@ -12,7 +12,10 @@ from xmc_tf.encoder.onnx.messages import MICROSOFT
 
 PRECISIONS = ("fp32", "int8")
 INPUTS = "input_ids", "attention_mask"  # the names that transformers gives them
-_MIDDLE = 128  # the byte for 0
+# A processor without VNNI adds two products of an unsigned and a signed byte in 16 bits; 2 * 255 * 64 fits in them.
+_LARGEST = 64
+_MIDDLE = 128  # the unsigned byte for 0
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 def network_graph(
@@ -21,7 +24,7 @@ def network_graph(
     """Build the graph from token ids to embeddings; return the content of its file, and the graph with its weights."""
     graph = Graph()
     ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
-    weights = _Weights(graph, values, precision)
+    weights = GraphWeights(graph, values, precision)
     operations = GraphOperations(graph, config.activation, config.epsilon)
     forward = Forward(config, weights, _TokenRows(graph, mask), operations, graph.float32)
     result = forward.embeddings(ids, pooling)
@@ -46,12 +49,18 @@ class GraphOperations:
         return lambda x: add({"relu": "Relu", "tanh": "Tanh"}[name], x)
 
     def dense(self, x: Node, kernel: Node, bias: Node | None, dtype: str) -> Node:
-        graph = self._graph
-        if isinstance(kernel, ScaledRows):
-            zero = graph.constant(np.uint8(_MIDDLE))
-            return graph.add("DynamicQuantizeMatMul", x, kernel, kernel.scale, zero, bias, domain=MICROSOFT)
-        out = graph.matmul(x, kernel)
+        out = self._product_of_bytes(x, kernel) if isinstance(kernel, ScaledRows) else self._graph.matmul(x, kernel)
         return out if bias is None else out + bias
+
+    def _product_of_bytes(self, x: Node, kernel: ScaledRows) -> Node:
+        """Return the product with an 8-bit matrix; each row of ``x`` gets a scale, so that no row affects others."""
+        graph, middle = self._graph, np.uint8(_MIDDLE)
+        scale = graph.maximum(graph.add("ReduceMax", graph.abs(x), [-1], keepdims=1) / (_MIDDLE - 1), _TINY)
+        rows = graph.squeeze(scale, 1)
+        middles = graph.add("Expand", middle, graph.shape(rows))
+        whole = graph.add("QuantizeLinear", x, rows, middles, dtype="uint8", axis=0)
+        given = whole, kernel, 1.0, kernel.scale, middle
+        return graph.add("MatMulIntegerToFloat", *given, dtype=graph.float32, domain=MICROSOFT) * scale
 
     def normalize(self, x: Node, scale: Node, shift: Node | None) -> Node:
         return self._graph.add("LayerNormalization", x, scale, shift, axis=-1, epsilon=self._epsilon)
@@ -82,7 +91,7 @@ class _TokenRows(Layout):
         return self.ops.gather(rows, self._rows)
 
 
-class _Weights(Mapping[str, Node]):
+class GraphWeights(Mapping[str, Node]):
     """The weights as constants of a graph, which contains only the weights that the network has read."""
 
     def __init__(self, graph: Graph, values: Mapping[str, np.ndarray], precision: str) -> None:
@@ -92,8 +101,7 @@ class _Weights(Mapping[str, Node]):
     def __getitem__(self, name: str) -> Node:
         if name not in self._made:
             array = self._values[name]
-            # Values after an activation function differ most in size, so a single scale would lose most precision.
-            matrix = name.endswith(".kernel") and array.ndim == 2 and not name.endswith(".outer.kernel")
+            matrix = name.endswith(".kernel") and array.ndim == 2
             whole = self._precision == "int8" and (matrix or name == "words")
             self._made[name] = _of_8_bits(self._graph, name, array) if whole else self._graph.weight(name, array)
         return self._made[name]
@@ -110,12 +118,8 @@ class _Weights(Mapping[str, Node]):
 
 def _of_8_bits(graph: Graph, name: str, array: np.ndarray) -> Node:
     """Return a weight as 8-bit integers with a scale for each output, or for each row of the word embeddings."""
-    axis = 1 if name == "words" else 0
-    scale = np.maximum(np.abs(array).max(axis=axis, keepdims=True) / (_MIDDLE - 1), np.finfo(np.float32).tiny)
-    whole = np.rint(array / scale).astype(np.int16)
-    # A processor without VNNI adds products of signed and unsigned numbers in 16 bits, which overflow; those of two
-    # unsigned numbers are exact everywhere.
-    stored = whole.astype(np.int8) if axis else (whole + _MIDDLE).astype(np.uint8)
-    out = ScaledRows(graph, graph.weight(name, stored).name, stored.dtype.name)
+    axis, largest = (1, 127) if name == "words" else (0, _LARGEST)
+    scale = np.maximum(np.abs(array).max(axis=axis, keepdims=True) / largest, _TINY)
+    out = ScaledRows(graph, graph.weight(name, np.rint(array / scale).astype(np.int8)).name, "int8")
     out.scale = graph.weight(f"{name}.scales", np.ascontiguousarray(scale if axis else scale[0], np.float32))
     return out
