@@ -33,7 +33,7 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
     with _decorating:
         before, numba.config.CACHE_LOCATOR_CLASSES = numba.config.CACHE_LOCATOR_CLASSES, f"{__name__}.KernelFiles"
         try:
-            return numba.njit(cache=True, nogil=True, **options)(function)
+            return numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
         finally:
             numba.config.CACHE_LOCATOR_CLASSES = before
 

@@ -4,10 +4,11 @@ import logging
 import os
 import shutil
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,25 +41,26 @@ NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, n
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
     """Learn a rule for each ending of 2 to 6 letters if at least 90 % of the forms with it change in the same way."""
     step = max(1, len(lemma_of_form) // SAMPLE)
-    changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
-    for number, (form, lemma) in enumerate(lemma_of_form.items()):
-        if number % step:
-            continue
-        same = 0
-        while same < min(len(form), len(lemma)) and form[same] == lemma[same]:
-            same += 1
-        for length in range(_SHORTEST, min(_LONGEST, len(form) - 2) + 1):
-            # A change that begins before the ending does not depend on the ending alone, and counts as None.
-            known = len(form) - same <= length
-            changes[form[-length:]][(form[same:], lemma[same:]) if known else None] += 1
+    entries = []
+    for form, lemma in islice(lemma_of_form.items(), 0, None, step):
+        same = min(len(form), len(lemma))
+        while form[:same] != lemma[:same]:  # mostly the last letters differ
+            same -= 1
+        entries.append((form, (form[same:], lemma[same:])))
     rules: dict[str, tuple[str, str]] = {}
-    for ending in sorted(changes, key=len):
-        (change, count), total = changes[ending].most_common(1)[0], changes[ending].total()
-        if change is None or total < _LEAST_FORMS or count < _LEAST_SHARE * total:
-            continue
-        shorter = next((rules[ending[at:]] for at in range(1, len(ending) - 1) if ending[at:] in rules), ("", ""))
-        if change != shorter:
-            rules[ending] = change
+    for length in range(_SHORTEST, _LONGEST + 1):
+        entries = [entry for entry in entries if len(entry[0]) >= length + 2]
+        totals = Counter([form[-length:] for form, _ in entries])
+        # An ending is never more frequent than its own ending, so longer ones of a rare one are rare.
+        entries = [entry for entry in entries if totals[entry[0][-length:]] >= _LEAST_FORMS]
+        # A change that begins before the ending does not depend on the ending alone.
+        counts = Counter([(form[-length:], change) for form, change in entries if len(change[0]) <= length])
+        for (ending, change), count in counts.items():
+            if count < _LEAST_SHARE * totals[ending]:
+                continue
+            shorter = next((rules[ending[at:]] for at in range(1, length - 1) if ending[at:] in rules), ("", ""))
+            if change != shorter:
+                rules[ending] = change
     encoded = [ending.encode() for ending in rules]
     ends = np.cumsum([len(ending) for ending in encoded], dtype=np.int64)
     keys = keys_of_words(np.frombuffer(b"".join(encoded), np.uint8).copy(), ends)
@@ -149,13 +151,11 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
         lemma_of_form.setdefault(lemma, lemma)
     lemmas = sorted(set(lemma_of_form.values()))
     number = {lemma: place for place, lemma in enumerate(lemmas)}
-    forms = Strings.of([form.encode() for form in lemma_of_form])
+    forms = [form.encode() for form in lemma_of_form]
     numbers = np.array([number[lemma] for lemma in lemma_of_form.values()], np.int32)
-    keys = forms.keys()
+    keys = Strings.of(forms).keys()
     order = np.argsort(keys)
-    begins = np.concatenate([[0], forms.ends[:-1]])
-    pieces = [forms.letters[begins[place] : forms.ends[place]] for place in order.tolist()]
-    ordered = Strings(np.concatenate(pieces), np.cumsum((forms.ends - begins)[order]))
+    ordered = Strings.of([forms[place] for place in order.tolist()])
     encoded = Strings.of([lemma.encode() for lemma in lemmas])
     return Dictionary(ordered, keys[order], numbers[order], encoded, learn_endings(lemma_of_form))
 
