@@ -37,9 +37,8 @@ def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
 
 
 @inner
-def first_at_least(numbers: np.ndarray, number: int) -> int:
-    """Return the index of the first of some ascending numbers that is not smaller, or their count."""
-    low, high = 0, len(numbers)
+def first_at_least(numbers: np.ndarray, number: int, low: int, high: int) -> int:
+    """Return the index of the first of the ascending ``numbers[low:high]`` that is not smaller, or ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if numbers[middle] < number:

@@ -87,7 +87,7 @@ def hash_words(characters, count, keys, exact, starts, reading):
                 end += 1
         key = _hash(characters, at, min(end, at + PREFIX), SPREAD)
         whole = _hash(characters, at, min(end, at + LONGEST), FULL)
-        place = first_at_least(reading.forms, whole)
+        place = first_at_least(reading.forms, whole, 0, len(reading.forms))
         if place < reading.forms.shape[0] and reading.forms[place] == whole:
             key = reading.lemma_keys[reading.lemma_of[place]]
             whole = reading.lemma_exact[reading.lemma_of[place]]
@@ -125,7 +125,7 @@ def _known(hashes, count, words, out, spare):
     """Write the indices of the hashes found in ``words`` to ``out``, distinct and ascending; return their number."""
     found = 0
     for i in range(count):
-        place = first_at_least(words, hashes[i])
+        place = first_at_least(words, hashes[i], 0, len(words))
         if place < words.shape[0] and words[place] == hashes[i]:
             out[found] = place
             found += 1
@@ -191,7 +191,7 @@ def match_names(
         for j in range(_known(exact, count, exact_words, here, spare)):
             seen_exact[here[j]] = i + 1
         for j in range(count):
-            place = first_at_least(words, keys[j])
+            place = first_at_least(words, keys[j], 0, len(words))
             if place < words.shape[0] and words[place] == keys[j]:
                 if seen[place] != i + 1:
                     seen[place] = i + 1

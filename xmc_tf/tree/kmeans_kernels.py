@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.compiled import inner
-from xmc_tf.common.ordering import kth_largest
+from xmc_tf.common.ordering import first_at_least, kth_largest
 
 # Allow sums to be reassociated so that they vectorize; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -84,17 +84,6 @@ def begin_halving(first: int, count: int, members: int, width: int, state: np.nd
 
 
 @inner
-def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int:
-    while low < high:
-        middle = (low + high) >> 1
-        if indices[middle] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inner
 def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
     """Add the members to the sums with the factors ``to_left`` and ``to_right``, for the features ``[low, high)``."""
     width = halving.direction.size
@@ -110,8 +99,8 @@ def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> No
             row = halving.rows[i]
             first, last = entries.begin[row], entries.end[row]
             if not whole:
-                first = _first_at_least(entries.indices, first, last, low)
-                last = _first_at_least(entries.indices, first, last, high)
+                first = first_at_least(entries.indices, low, first, last)
+                last = first_at_least(entries.indices, high, first, last)
             for k in range(first, last):
                 sums[entries.indices[k]] += weight * entries.values[k]
             label = entries.order[row]

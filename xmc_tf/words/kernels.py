@@ -46,15 +46,10 @@ def key_table(keys: np.ndarray) -> KeyTable:
 def find_key(key, table):
     """Return the position of a key in a table, or -1 if it is not there."""
     prefix = (key >> table.shift) + (np.int64(1) << (63 - table.shift))
-    low, high = np.int64(table.buckets[prefix]), np.int64(table.buckets[prefix + 1])
-    while low < high:
-        middle = (low + high) >> 1
-        if table.keys[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    if low < table.keys.shape[0] and table.keys[low] == key:
-        return low
+    first, last = np.int64(table.buckets[prefix]), np.int64(table.buckets[prefix + 1])
+    place = first_at_least(table.keys, key, first, last)
+    if place < table.keys.shape[0] and table.keys[place] == key:
+        return place
     return np.int64(-1)
 
 
@@ -90,7 +85,7 @@ def lemma_key(letters, begin, end, lexicon):
     if lexicon.endings.shape[0] > 0:
         for size in range(min(LONGEST_ENDING, end - begin - LEAST_STEM), SHORTEST_ENDING - 1, -1):
             ending = word_key(letters, end - size, end)
-            place = first_at_least(lexicon.endings, ending)
+            place = first_at_least(lexicon.endings, ending, 0, lexicon.endings.shape[0])
             if place < lexicon.endings.shape[0] and lexicon.endings[place] == ending:
                 stem = max(end - begin - lexicon.cuts[place], 0)
                 first = lexicon.added_ends[place - 1] if place > 0 else np.int64(0)
