@@ -18,18 +18,29 @@ from numba.core.dispatcher import Dispatcher
 if sys.argv[1] == "beside":
     from xmc_tf.models.linear.tiny_trainings import main
     main()
+elif sys.argv[1] == "first process":
+    from xmc_tf.models.linear.first_use import compile_measures, compile_names
+    compile_names()
+    compile_measures()
+elif sys.argv[1] == "table":
+    from xmc_tf.train import main
+    rows = [f"about word{number % 9} and word{number % 7},label{number % 7}" for number in range(120)]
+    open("data.csv", "w").write("\\n".join(["text,labels", *rows]))
+    main(["data.csv", "-m", "model", "--effort", "fast"])
 else:
     from xmc_tf.models.xr_linear import XRLinear
     texts = [f"word{number} word{number + 1} of a text" for number in range(300)]
     labels = [[str(number)] for number in range(300)]
     XRLinear.train(texts, labels, effort="fast", threads=1).evaluate(texts[:2], labels[:2], ks=(1,))
-kernels = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+dispatchers = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+kernels = [one for one in dispatchers if one.targetoptions.get("nogil")]  # the others are compiled into kernels
 print(json.dumps({one.py_func.__name__: sorted(map(str, one.signatures)) for one in kernels if one.signatures}))
 """
 
 
-def _kernels(training):
-    run = subprocess.run([sys.executable, "-c", PROGRAM, training], stdout=subprocess.PIPE, text=True, check=True)
+def _kernels(training, folder=None):
+    command = [sys.executable, "-c", PROGRAM, training]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=folder)
     return json.loads(run.stdout.splitlines()[-1])
 
 
@@ -37,6 +48,12 @@ def test_kernels_are_compiled_for_the_types_that_a_training_on_texts_has():
     beside, of_texts = _kernels("beside"), _kernels("texts")
     for name in ("split_nodes", "solve_dual", "gather", "search", "_derivatives"):
         assert set(of_texts[name]) <= set(beside[name])
+
+
+def test_kernels_of_names_and_measures_are_compiled_for_the_types_of_a_training_on_a_table(tmp_path):
+    compiled, used = _kernels("first process"), _kernels("table", tmp_path)
+    assert {"hash_texts", "count_words", "match_names", "_select", "_mark", "_accumulate"} <= compiled.keys()
+    assert compiled == {name: used.get(name) for name in compiled}
 
 
 @pytest.fixture
