@@ -88,7 +88,10 @@ def ranks_without(world: Communicator, folder: Path) -> list[int]:
         except OSError as error:
             problem = f"{error.strerror}: {folder}"
     if problem := world.broadcast(problem):
-        raise InputError("--shared-workdir: rank 0 cannot write to the shared folder", received=problem)
+        raise InputError(
+            "--shared-workdir: rank 0 cannot write to the shared folder", received=problem,
+            fix="give a folder that all ranks can write to",
+        )  # fmt: skip
     try:
         seen = world.rank == 0 or appears(mark, token, PATIENCE_S)
         if seen:

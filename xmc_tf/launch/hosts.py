@@ -125,7 +125,10 @@ def read_hostfile(path: str | Path) -> Hosts:
         raise InputError(f"{path} is not a file", expected="a file with one host per line (--hosts reads JSON)")
     data = path.read_bytes()
     if len(data) > _MOST_BYTES:
-        raise InputError(f"{path} is too large for a list of hosts", received=f"{len(data):,} bytes")
+        raise InputError(
+            f"{path} is too large for a list of hosts", expected=f"one host per line, at most {_MOST_BYTES:,} bytes",
+            received=f"{len(data):,} bytes",
+        )  # fmt: skip
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

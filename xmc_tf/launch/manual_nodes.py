@@ -18,6 +18,7 @@ from xmc_tf.launch.running import Output
 from xmc_tf.ranks.channels.handshake import StrangerError, call
 
 _LEAST_SECRET = 16  # characters
+_NEW_SECRET = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
 _RETRY_S = 0.5
 
 
@@ -34,8 +35,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError("--master-addr is missing", expected="the name or address of node 0")
     if args.secret_file is None and not args.dry_run:
         expected = "a file with the same secret on all nodes, so that nobody else can start programs here"
-        fix = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
-        raise InputError("--secret-file is missing", expected=expected, fix=fix)
+        raise InputError("--secret-file is missing", expected=expected, fix=_NEW_SECRET)
 
 
 def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
@@ -81,7 +81,7 @@ def read_secret(path: str) -> bytes:
     """Read the secret file, and return a hash of it with the length that the handshake needs."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"--secret-file: {path} is not a file")
+        raise InputError(f"--secret-file: {path} is not a file", fix=_NEW_SECRET)
     if file.stat().st_mode & 0o077:
         raise InputError(f"--secret-file: other users can read {path}", fix=f"chmod 600 {path}")
     content = file.read_bytes().strip()
@@ -90,6 +90,7 @@ def read_secret(path: str) -> bytes:
             f"--secret-file: {path} is too short",
             expected=f"at least {_LEAST_SECRET} characters",
             received=f"{len(content)}",
+            fix=_NEW_SECRET,
         )
     return hashlib.sha256(content).digest()
 

@@ -52,7 +52,9 @@ def parse_question(body: bytes, limit: int) -> Question:
     ks = columns.get("k", [])
     if "k" in content:
         if "k" in names:
-            raise InputError("a request for top_k has a k for each text", received="another k for all texts")
+            raise InputError(
+                "a request for top_k has a k for each text", received="another k for all texts", fix="leave it out"
+            )
         ks = [content["k"]] * len(texts)
     for row, value in enumerate(ks):
         if type(value) is not int:
@@ -104,7 +106,7 @@ def _text(value: Any, row: int) -> str:
         try:
             return base64.b64decode(value["b64"], validate=True).decode(errors="replace")
         except (binascii.Error, ValueError):
-            raise InputError(f"text[{row}] is not valid base64") from None
+            raise InputError(f"text[{row}] is not valid base64", expected="a UTF-8 text in base64") from None
     if not isinstance(value, str):
         raise InputError(f"text[{row}] is not a string", expected='"…" or {"b64": "…"}', received=type(value).__name__)
     # Lone surrogates, which JSON can contain and UTF-8 cannot.

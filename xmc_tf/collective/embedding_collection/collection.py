@@ -233,7 +233,7 @@ class EmbeddingCollection(keras.layers.Layer):
             )
         combiners = {slot.feature: slot.table.combiner for slot in self._slots}
         if unknown := sorted(set(weights) - set(combiners)):
-            raise InputError(f"{self.name}: no table has feature {unknown[0]!r}: leave out its weights")
+            raise InputError(f"{self.name}: no table has feature {unknown[0]!r}", fix="leave out its weights")
         found = {}
         for name in self._features:
             one = bags(f"ids of feature {name!r}", inputs[name], combiners[name], weights.get(name))

@@ -94,7 +94,9 @@ class SqliteTable(TableReader):
             self._database = foreign_database(path)
             rows = self._database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         except sqlite3.DatabaseError as error:
-            raise InputError(f"{path} is not an SQLite database: {error}") from None
+            raise InputError(
+                f"{path} is not an SQLite database: {error}", fix="copy it again, or correct its name"
+            ) from None
         tables = [name for (name,) in rows if not name.startswith("sqlite_")]
         if table is None and len(tables) == 1:
             table = tables[0]
