@@ -106,13 +106,13 @@ def test_a_training_compiles_other_kernels_and_waits_for_those_that_it_needs(
     done = []
     monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path)
     monkeypatch.setattr(first_use, "thread_count", lambda _: 2)
-    monkeypatch.setattr(first_use, "compile_names", lambda: done.append("names"))
-    monkeypatch.setattr(first_use, "compile_measures", lambda: (done.append("measures"), answered.touch()))
+    monkeypatch.setattr(first_use, "compile_measures", lambda: done.append("measures"))
+    monkeypatch.setattr(first_use, "compile_names", lambda: (done.append("names"), answered.touch()))
     wait_for_kernels(clusters=clusters)  # without a second process
     assert not done
     with compiling_beside():
         wait_for_kernels(clusters=clusters)
-        assert done == ["names", "measures"]
+        assert done == ["measures", "names"]
         wait_for_kernels(clusters=clusters)  # known: there is nothing to wait for
         assert len(done) == 2
         started[0].kill()

@@ -58,7 +58,7 @@ class _Beside:
         self._lines, self._count = process.stdout, 0
 
     def wait(self, count: int) -> None:
-        meanwhile = [compile_measures, compile_names]
+        meanwhile = [compile_names, compile_measures]
         while self._count < count:
             if meanwhile and not select.select([self._lines], [], [], 0)[0]:
                 meanwhile.pop()()

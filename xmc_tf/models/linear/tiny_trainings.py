@@ -20,8 +20,8 @@ def main() -> None:
         XRLinear.train(X, Y, effort="fast", threads=1).predict(X, only_topk=1, threads=1)
         print(labels, flush=True)
         fit_logistic(np.eye(2), np.eye(2)[0] > 0, np.zeros(2))
-        compile_measures()  # first: a training run that waits compiles names first
-        compile_names()
+        compile_names()  # first: the training run begins with measures
+        compile_measures()
 
 
 if __name__ == "__main__":
