@@ -84,8 +84,9 @@ class Trial:
             "number of each step": (ids[:, :, None] % KINDS).astype(np.float32),
             "class of each step": ids % 5,
         }
-        weights = draw.uniform(0.5, 2, number).astype(np.float32)
-        whole = [tuple(kinds[one] for one in program.targets), tuple(weights for _ in program.targets)]
+        weights = draw.uniform(0.5, 2, (number, STEPS)).astype(np.float32)
+        of_target = [weights if one.endswith("each step") else weights[:, 0] for one in program.targets]
+        whole = [tuple(kinds[one] for one in program.targets), tuple(of_target)]
         parts = [one[0] if len(one) == 1 else one for one in whole]
         if "{'first'" in code:
             parts = [dict(zip(("first", "second"), one, strict=True)) for one in whole]

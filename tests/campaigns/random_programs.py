@@ -121,6 +121,42 @@ class OwnError(keras.metrics.Metric):
 
 
 @registered
+class OwnLoss(keras.losses.Loss):
+    """A loss of one number for each example, or of one for the batch: a mean or a sum."""
+
+    def __init__(self, of: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.of = of
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        each = ops.mean(ops.abs(y_true - y_pred), axis=-1)
+        return {"mean": ops.mean, "sum": lambda values: 0.1 * ops.sum(values), "each": lambda values: values}[self.of](
+            each
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"of": self.of}
+
+
+@registered
+class Towers(keras.Model):
+    """A model of its own: two towers that share a table, and their product."""
+
+    def __init__(self, rows: int = ROWS, **options: Any) -> None:
+        super().__init__(**options)
+        self.rows, self.items = rows, keras.layers.Embedding(rows, 4, name="items")
+        self.towers = [keras.layers.Dense(3, "tanh"), keras.layers.Dense(3)]
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        history, last = self.items(ids[:, 1:]), self.items(ids[:, 0])
+        first, second = self.towers[0](ops.mean(history, axis=1)), self.towers[1](last)
+        return ops.sum(first * second, axis=-1, keepdims=True)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"rows": self.rows}
+
+
+@registered
 def is_near(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
     return ops.cast(ops.abs(y_true - y_pred) < 0.5, "float32")
 
@@ -190,7 +226,8 @@ Concatenate()([T)(ids), Embedding(KINDS, 3)(ids % KINDS)]) | Add()([T)(ids), Emb
 Concatenate()([T)(ids), Embedding(ROWS + 3, 2)(ids)]) | (items := T))(ids) * items(ids[:, :1])
 Concatenate()([(items := T))(ids), items((ids + 5) % ROWS)])
 Dense(4)(T, trainable=False)(ids)) | keras.Sequential([T), Dense(3)])(ids) | T)(Hashing(ROWS)(ids))
-T, embeddings_regularizer='l2')(ids) | Embedding(KINDS, 4, embeddings_regularizer='l2')(ids % KINDS)
+T, trainable=False)(ids) | T, embeddings_regularizer='l2')(ids)
+Embedding(KINDS, 4, embeddings_regularizer='l2')(ids % KINDS)
 Embedding(KINDS, 4, embeddings_constraint='max_norm', mask_zero=True)(ids % KINDS)
 Positions(12, 4)(T)(ids)) | Positions(STEPS, 4)(T)(ids)) | Scaled(ROWS, 4, 0.5, name='items')(ids)""")
 TIED = "(items := ReversibleEmbedding(ROWS, 4, name='items'))(ids)"
@@ -213,6 +250,7 @@ BatchNormalization(momentum=0.5, synchronized=True) | SpectralNormalization(Dens
 Quantized() | WithLoss('mean') | WithLoss('each') | WithLoss('sum')""")
 _NUMBER_LOSSES = """'mse' | 'mae' | 'huber' | 'log_cosh' | root_error | sum_of_errors
 MeanSquaredError(reduction='sum') | MeanSquaredError(reduction='mean_with_sample_weight') | MeanSquaredError('none')
+OwnLoss('each') | OwnLoss('each', reduction='sum') | OwnLoss('each', reduction=None) | OwnLoss('mean') | OwnLoss('sum')
 Huber(delta=0.5) | MeanAbsoluteError(reduction='mean') | MeanAbsolutePercentageError() | CosineSimilarity()"""
 _BINARY_LOSSES = """'binary_crossentropy' | BinaryCrossentropy(label_smoothing=0.1) | BinaryFocalCrossentropy(gamma=1.0)
 'hinge' | 'squared_hinge' | Dice() | Tversky(alpha=0.3) | 'poisson' | Dice(reduction='sum')
@@ -282,8 +320,16 @@ RATES = _choices("""
 OPTIONS = _choices("""
 clipnorm=0.1 | global_clipnorm=0.1 | clipvalue=0.02 | weight_decay=0.1 | use_ema=True, ema_momentum=0.5
 use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2 | gradient_accumulation_steps=2
-gradient_accumulation_steps=3, clipnorm=0.1 | weight_decay=0.1, global_clipnorm=0.1""")
-COMPILING = ["", ", run_eagerly=True", ", run_eagerly=True", ", steps_per_execution=2", ", jit_compile=False"]
+gradient_accumulation_steps=3, clipnorm=0.1 | weight_decay=0.1, global_clipnorm=0.1
+use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2, gradient_accumulation_steps=2""")
+COMPILING = [
+    "",
+    ", auto_scale_loss=False",
+    ", run_eagerly=True",
+    ", run_eagerly=True",
+    ", steps_per_execution=2",
+    ", jit_compile=False",
+]
 CALLBACKS = _choices("""
 EarlyStopping('loss', patience=0, restore_best_weights=True) | TerminateOnNaN() | CSVLogger(folder / 'log.csv')
 EarlyStopping('val_loss', mode='max', restore_best_weights=True) | BackupAndRestore(folder / 'backup')
@@ -308,20 +354,21 @@ def random_program(seed: int) -> Program:
     def chance(probability: float) -> bool:
         return draw.random() < probability
 
-    is_tied = chance(0.1)
+    has_towers = chance(0.06)
+    is_tied = not has_towers and chance(0.1)
     start = TIED if is_tied else re.sub(r"\bT\b", "Embedding(ROWS, 4, name='items'", draw.choice(STARTS))
     lines = ["ids = Input([STEPS], dtype='int32', name='ids')", f"x = {start}"]
     lines += [f"x = {one}(x)" for one in draw.sample(OF_SEQUENCES, draw.choice([0, 0, 1, 1, 2]))]
-    of_steps, inputs = chance(0.2), "ids"
+    of_steps, inputs = not has_towers and chance(0.2), "ids"
     if not of_steps:
         lines.append(f"x = {draw.choice(POOLS)}(x)")
-        if chance(0.3):
+        if not has_towers and chance(0.3):
             lines += ["numbers = Input([2], name='numbers')", "x = Concatenate()([x, Dense(2)(numbers)])"]
             inputs = draw.choice(["[ids, numbers]", "{'ids': ids, 'numbers': numbers}"])
         lines += [f"x = {one}(x)" for one in draw.sample(OF_VECTORS, draw.choice([0, 1, 1, 2, 3]))]
-    names = ["first", "second"][: 2 if chance(0.25) else 1]
+    names = ["first", "second"][: 2 if not has_towers and chance(0.25) else 1]
     kinds = [one for one in HEADS if one.endswith("each step") == of_steps and ("row" in one) == is_tied]
-    targets = [draw.choice(kinds) for _ in names]
+    targets = [draw.choice(["number"] if has_towers else kinds) for _ in names]
     if is_tied and of_steps:
         lines.append("x = Dense(4)(x)")
     losses, metrics, is_dict = [], [], len(names) == 2 and chance(0.5)
@@ -329,12 +376,16 @@ def random_program(seed: int) -> Program:
         head, of_losses, of_metrics = HEADS[kind]
         lines.append(f"{name} = Activation('linear', name={name!r})({head}(x))")
         loss = draw.choice(_choices(of_losses))
-        if "'none'" in loss and (len(names) > 1 or re.search("_regularizer|Activity|WithLoss", "".join(lines))):
+        if re.search("'none'|None", loss) and (
+            len(names) > 1 or re.search("_regularizer|Activity|WithLoss", "".join(lines))
+        ):
             loss = "'mse'"  # Keras cannot add a loss of each example to others
         losses.append(_of("losses", loss))
         several = draw.sample(_choices(of_metrics), draw.randrange(3))
         metrics.append(f"[{', '.join(_of('metrics', one) for one in several)}]")
     lines.append(f"model = keras.Model({inputs}, {_structure(names, names, is_dict)})")
+    if has_towers:
+        lines = ["model = Towers()"]
     way = draw.choices(["fit", "on batch", "own step", "loop"], [14, 1, 3, len(names) == 1 and not is_tied])[0]
     if way == "own step":
         kind = draw.choice(["'loss'", "'tape'", "'tape', over_ranks(Adagrad(0.1))"])
@@ -347,13 +398,13 @@ def random_program(seed: int) -> Program:
     if chance(0.05):
         optimizer = f"LossScaleOptimizer({optimizer}, initial_scale=8.0, dynamic_growth_steps=3)"
     # What plain Keras refuses: centered updates of some rows, to set the rate of a schedule, to clone or freeze a part
-    # of a model of one's own, and to clone a tied head.
+    # of a model of one's own, and to clone such a model or a tied head.
     if "centered" in optimizer and "global_clipnorm" not in optimizer:
         optimizer = optimizer.replace(", centered=True", "")
     refused = r"LR|Rate|_rate" if "schedules" in optimizer else "$^"
-    refused += r"|clone_model|layers\[" if way == "own step" else r"|clone_model" if is_tied else ""
+    refused += r"|clone_model|layers\[" if way == "own step" else r"|clone_model" if is_tied or has_towers else ""
     callbacks, again = ([one for one in several if not re.search(refused, one)] for several in (CALLBACKS, AGAIN))
-    weighted = way != "loop" and not of_steps and chance(0.25)
+    weighted = way != "loop" and chance(0.25)
     compiling = f"model.compile({optimizer}, {_structure(names, losses, is_dict)}, "
     compiling += f"{'weighted_' * (weighted and chance(0.4))}metrics={_structure(names, metrics, is_dict)}"
     if weighted:  # refused: several numbers for an example
@@ -381,7 +432,9 @@ def random_program(seed: int) -> Program:
         fit = f"note(model.fit(**train(), verbose=0, epochs={draw.choice([1, 2, 3])}"
         if len(names) == 1 and targets[0] in ("binary", "class", "one_hot") and not weighted and chance(0.25):
             fit += ", class_weight={0: 1.0, 1: 3.0, 2: 0.5, 3: 2.0, 4: 1.5}"
-        fit += ", validation_data=held_out()" * chance(0.4)
+        if chance(0.4):
+            fit += f", validation_data=held_out(){draw.choice(['', '', ', validation_steps=1', ', validation_freq=2'])}"
+        fit += ", initial_epoch=1" * ("epochs=3" in fit and chance(0.3))
         lines.append(f"{fit}{f', callbacks=[{draw.choice(callbacks)}]' * chance(0.3)}).history)")
         if chance(0.3):
             lines += draw.choice(again).replace("COMPILE", compiling).split("; ")

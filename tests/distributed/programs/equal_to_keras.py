@@ -318,6 +318,9 @@ FEATURES = {
     "global_clipnorm with Adam": of(OPT.Adam, 0.02, global_clipnorm=0.1),
     "clipvalue": of(OPT.SGD, 0.3, clipvalue=0.01),
     "use_ema": of(OPT.SGD, 0.1, use_ema=True, ema_momentum=0.5),
+    "use_ema with gradient_accumulation_steps": of(
+        OPT.SGD, 0.1, use_ema=True, ema_momentum=0.5, gradient_accumulation_steps=2
+    ),
     "SwapEMAWeights": Row(
         lambda: OPT.SGD(0.1, use_ema=True, ema_momentum=0.5),
         train=lambda model, data, fit: (
@@ -326,7 +329,8 @@ FEATURES = {
     ),
     "a schedule of learning rates": Row(lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5))),
     "gradient_accumulation_steps": Row(
-        lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5), gradient_accumulation_steps=2)
+        lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5), gradient_accumulation_steps=2),
+        make=lambda strategy: model_of(L.Dense(3, kernel_constraint="unit_norm", kernel_initializer=fixed(5))),
     ),
     "batches whose number is unknown": Row(data=lambda batches: batches.filter(lambda *_: True)),
     "a generator of batches": Row(

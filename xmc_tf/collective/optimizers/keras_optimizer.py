@@ -107,6 +107,13 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         # With a rate that depends on the step, Keras counts batches.
         self._counts_batches = bool(inner.gradient_accumulation_steps) and not exact
         accumulate = inner.gradient_accumulation_steps or accumulate
+        if inner.use_ema and accumulate > 1 and not exact:
+            raise InputError(
+                "use_ema (averages of the weights) does not support the accumulation of gradients",
+                expected="averages after each step; Keras averages after each batch",
+                received=f"{accumulate} batches in a step",
+                fix="CollectiveStrategy(exact=True), or omit one of them",
+            )
         if exact and accumulate > 1:
             inner.gradient_accumulation_steps = accumulate
         self._accumulator = Accumulator(accumulate) if accumulate > 1 and not exact else None
@@ -273,7 +280,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 return
             accumulator.add(found)
             # The count is the same on all ranks, so all of them take the same branch.
-            _do_if(accumulator.full(), lambda: self._step(accumulator.take(found)))
+            _do_if(accumulator.full(), lambda: self._step(accumulator.take(found)), lambda: _constrain(found.variables))
 
     def _warn_of_changed_gradients(self, gradients: Sequence[Gradient | None], of_tapes: Sequence[Any]) -> None:
         known = {id(one) for one in of_tapes}
@@ -422,12 +429,19 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             yield
 
 
-def _do_if(condition: tf.Tensor, work: Callable[[], None]) -> None:
-    def done() -> tf.Tensor:
+def _do_if(condition: tf.Tensor, work: Callable[[], None], otherwise: Callable[[], None] = lambda: None) -> None:
+    def done(work: Callable[[], None]) -> tf.Tensor:
         work()
         return tf.constant(True)
 
-    tf.cond(condition, done, lambda: tf.constant(False))
+    tf.cond(condition, functools.partial(done, work), functools.partial(done, otherwise))
+
+
+def _constrain(variables: Iterable[Any]) -> None:
+    """Apply the constraints of variables, as Keras does after each batch, also if it only accumulates gradients."""
+    for variable in variables:
+        if (constraint := getattr(variable, "constraint", None)) is not None:
+            variable.assign(constraint(variable))
 
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
