@@ -81,7 +81,7 @@ def measured(data: Path, seed: int, documents: int | None, more: list[str]) -> l
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     stages = [used.get(stage, (0.0, 0.0))[0] for stage in ("fine-tuning", "frozen-layers", "embeddings")]
     precisions = [matrices.precision(found, labels["tst"])[k] for k in (0, 2, 4)]
-    return [*precisions, *stages, used["fine-tuning"][1], file / 1e6, peak]
+    return [*precisions, *stages, used.get("fine-tuning", (0, 0))[1], file / 1e6, peak]
 
 
 def _time_stages(used: dict[str, tuple[float, float]]) -> None:
