@@ -7,6 +7,7 @@ each file of the model that does not name versions.
 import hashlib
 import json
 import random
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,21 @@ train.main(["-t", "X.txt", "-y", "Y.npz", "-m", "model", *NAMES, "--max-leaf-siz
 best = XRLinear.load("model").best(["the museum of the city"], k=1)[0][0]
 print(best)
 assert best[0] == "museum", best
+
+
+def digest(path: Path) -> str:
+    """Return a hash of a file; of an archive, that of its members, because early Pythons 3.11 write other headers."""
+    if path.suffix != ".npz":
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    with zipfile.ZipFile(path) as archive:
+        members = [(name, hashlib.sha256(archive.read(name)).hexdigest()) for name in archive.namelist()]
+    return hashlib.sha256(json.dumps(members).encode()).hexdigest()
+
+
 print(
     json.dumps(
         {
-            str(path.relative_to("model")): hashlib.sha256(path.read_bytes()).hexdigest()
+            str(path.relative_to("model")): digest(path)
             for path in sorted(Path("model").rglob("*"))
             if path.is_file() and path.name != "params.json"
         }
