@@ -130,9 +130,9 @@ class OwnLoss(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         each = ops.mean(ops.abs(y_true - y_pred), axis=-1)
-        return {"mean": ops.mean, "sum": lambda values: 0.1 * ops.sum(values), "each": lambda values: values}[self.of](
-            each
-        )
+        if self.of == "each":
+            return each
+        return ops.mean(each) if self.of == "mean" else 0.1 * ops.sum(each)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"of": self.of}
@@ -266,7 +266,7 @@ HEADS = {  # by kind of target: the last layer, losses, metrics
     "number": ("Dense(1)", _NUMBER_LOSSES, _NUMBER_METRICS),
     "numbers": (
         "Dense(3)",
-        f"{_NUMBER_LOSSES} | CosineSimilarity(axis=0)",
+        f"{_NUMBER_LOSSES} | CosineSimilarity(axis=0) | CosineSimilarity(axis=0, reduction='none')",
         f"{_NUMBER_METRICS} | PearsonCorrelation()",
     ),
     "number of each step": ("Dense(1)", _NUMBER_LOSSES, "'mae' | RootMeanSquaredError() | root_error"),
@@ -291,7 +291,8 @@ HEADS = {  # by kind of target: the last layer, losses, metrics
     ),
     "class": (
         "Dense(CLASSES, 'softmax')",
-        f"{_CLASS_LOSSES} | CategoricalGeneralizedCrossEntropy() | Circle() | Circle(reduction='sum')",
+        f"""{_CLASS_LOSSES} | CategoricalGeneralizedCrossEntropy() | Circle() | Circle(reduction='sum')
+        Circle(reduction='none')""",
         """'accuracy' | SparseTopKCategoricalAccuracy(2) | SparseCategoricalCrossentropy()
         MeanIoU(CLASSES, sparse_y_pred=False) | IoU(CLASSES, [1], sparse_y_pred=False)""",
     ),

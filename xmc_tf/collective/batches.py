@@ -32,6 +32,7 @@ class BatchShare:
         self.check_loss: Callable[[tf.Tensor], None] = lambda loss: None
         self._told = set() if told is None else told
         self.gathers = 0  # how often the rows of all ranks were gathered
+        self.has_whole_loss = False  # whether a loss was computed from the examples of all ranks
         self.is_of_batch = False  # whether the last value that was reduced belongs to a batch, not to examples
 
     def warn(self, message: str) -> None:
@@ -59,8 +60,8 @@ class BatchShare:
         """Return a loss, the mean over this rank's examples or a number for each, times this rank's weight."""
         self.is_weighted = True
         self.check_loss(loss)
-        # The gradient of several numbers is that of their sum.
-        weight = self.weight if self.is_whole(loss) else float(self.size)
+        # The gradient of several numbers is that of their sum. All ranks have the same numbers of a whole loss.
+        weight = self.weight if self.has_whole_loss or self.is_whole(loss) else float(self.size)
         self.scaled.append(loss * tf.cast(weight, loss.dtype))
         return self.scaled[-1]
 

@@ -388,6 +388,12 @@ FEATURES = {
         compile=lambda: {"loss": losses.CategoricalGeneralizedCrossEntropy()},
         arrays=(IDS, (IDS[:, :1] % 4).astype(np.int64)),
     ),
+    'reduction="none" of losses that compare examples': Row(
+        lambda: OPT.SGD(0.02),
+        make=lambda strategy: classes_of(model_of()),
+        compile=lambda: {"loss": losses.Circle(reduction="none")},
+        arrays=(IDS, (IDS[:, :1] % 4).astype(np.int64)),
+    ),
     "PearsonCorrelation(axis=0)": Row(
         compile=lambda: {"metrics": [keras.metrics.PearsonCorrelation(axis=0)]},
         arrays=(IDS[: 2 * STEP], NUMBERS[: 2 * STEP]),  # that of a single example is NaN

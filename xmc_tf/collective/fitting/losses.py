@@ -87,10 +87,12 @@ def _loss(
     """Compute a loss, from the examples of all ranks if it is not a mean or sum of losses of single examples."""
     gathers, batch.is_of_batch = batch.gathers, False
     found = original(loss, y_true, y_pred, sample_weight)
-    compares = isinstance(loss, _OF_PAIRS) or 0 in _axes(getattr(loss, "axis", ()))
+    axis = getattr(loss, "axis", getattr(loss, "_fn_kwargs", {}).get("axis", ()))
+    compares = isinstance(loss, _OF_PAIRS) or 0 in _axes(axis)
     if (batch.is_of_batch or compares) and batch.gathers == gathers:
         batch.is_of_batch = False
         found = _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
+        batch.has_whole_loss = True
     batch.means.append(found)
     return found
 

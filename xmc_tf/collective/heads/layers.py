@@ -153,8 +153,8 @@ class TiedHead(_OfAllRows):
     """The scores of all rows of an Embedding, ``inputs @ embeddings.T``: for example, a language model's tied head.
 
     Every rank multiplies the inputs of all ranks by its own rows. The scores and gradients are those of one process,
-    whether the Embedding is sharded or not. In a ``.keras`` file, the head and the model still share the Embedding, but
-    ``keras.models.clone_model`` and ``model_from_json`` copy it: call the function that makes the model instead.
+    whether the Embedding is sharded or not. A ``.keras`` file keeps the Embedding shared. ``keras.models.clone_model``
+    and ``model_from_json`` do not: the head gets an Embedding of its own. Build the model again instead.
 
     Example:
         >>> items = keras.layers.Embedding(10_000, 64)
