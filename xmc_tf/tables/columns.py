@@ -9,6 +9,7 @@ from typing import Any, Self
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, TEXTS, TITLES, column_of, is_of_labels, plain, record_of
 from xmc_tf.tables.label_cells import (
+    BRACKETS,
     are_whole_floats,
     as_whole,
     is_record,
@@ -305,7 +306,7 @@ class _Choice:
         for row in self.rows:
             if not found.fault(row) and (labels := found.labels_of(row)):
                 pattern = r"\W+".join(map(re.escape, labels))
-                contained.append(re.search(rf"(?<!\w){pattern}(?!\w)", found.text_of(row)) is not None)
+                contained.append(re.search(rf"(?<!\w){pattern}(?!\w)", found.text_of(row), re.IGNORECASE) is not None)
         if sum(contained) >= max(_LEAST_COPIES, _COPIES * len(contained)):
             _LOG.warning(
                 "%s: %s of the first %s texts contain their labels as the label column has them: a model learns to "
@@ -338,7 +339,7 @@ class _Choice:
                 continue
             separator = label_separator([cell for cell in cells if isinstance(cell, str)])
             lists = [_labels(cell, separator) for cell in cells]
-            if separator in ("", "\t", ",", " ") and not any(isinstance(cell, list | tuple) for cell in cells):
+            if separator not in (BRACKETS, "|", ";") and not any(isinstance(cell, list | tuple) for cell in cells):
                 continue
             parts = [part for one in lists for part in one]
             several = sum(len(one) > 1 for one in lists)

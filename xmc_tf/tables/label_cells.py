@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-SEPARATORS = ("\t", "|", ";", ",")
+_COMMAS = (",", "，", "、", "،")  # of Latin, Chinese, Japanese and Arabic texts
+SEPARATORS = ("\n", "\t", "|", ";", "；", "؛", *_COMMAS)
 BRACKETS = "[]"
 """The separator of cells that are lists in Python or JSON syntax: ``['baking', 'bread']``."""
 FASTTEXT = "__label__"
@@ -17,8 +18,10 @@ _MOST_LONG = 0.02  # share of the parts of cells that may be longer, so that one
 _PATH = re.compile(r"\S\s*(?:>|→|»)\s*\S")
 _FEW, _USUAL_LENGTH = 30, 40  # rows, among which labels seldom occur again; characters of a usual label
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
-_IN_LIST = re.compile(rf"""({_QUOTED})|([^,\[\]'"\s][^,\[\]]*)""", re.DOTALL)
+# Tuples and sets only of quoted labels: (baking) may be a label.
+_LIST = re.compile(rf"\s*(?:\[.*\]|\(\s*(?:{_QUOTED}).*\)|\{{\s*(?:{_QUOTED}).*\}})\s*", re.DOTALL)
+_IN_LIST = re.compile(rf"""[uUbB]?({_QUOTED})|([^,\[\]'"\s][^,\[\]]*)""", re.DOTALL)
+_OF_NUMPY = re.compile(rf"\bnp\.\w+\(({_QUOTED}|[^()]*)\)", re.DOTALL)  # [np.str_('baking')], [np.int64(3)]
 _RECORD = re.compile(rf"\s*[\[(]?\s*\{{\s*(?:{_QUOTED})\s*:", re.DOTALL)
 _MISSING = ("None", "null", "nan", "NaN")
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
@@ -32,7 +35,7 @@ def label_separator(cells: Sequence[str]) -> str:
     # Names in a category path may contain commas: "Clothing > Shirts, blouses".
     paths = sum(_PATH.search(cell) is not None for cell in cells) >= 0.5 * len(cells)
     for separator in SEPARATORS:
-        if not (paths and separator == ",") and _separates(separator, cells):
+        if not (paths and separator in _COMMAS) and _separates(separator, cells):
             return separator
     words = [word for cell in cells for word in cell.split()]
     numbers = all(word.isascii() and word.isdecimal() for word in words)
@@ -47,14 +50,14 @@ def _separates(separator: str, cells: Sequence[str]) -> bool:
     different = dict.fromkeys(cells)  # repeated cells tell nothing about their parts
     cut = [cell for cell in different if separator in cell]
     parts = [part for cell in different for part in labels_in(cell, separator)]
-    if cut and separator == "\t":  # label names contain no tabs
+    if cut and separator in ("\n", "\t"):  # which label names do not contain
         return True
     counts = Counter(parts)
     of_cut = [part for cell in cut for part in labels_in(cell, separator)]
     again = sum(counts[part] > 1 for part in of_cut) >= 0.5 * len(of_cut)
     lists = len(cells) <= _FEW and _look_like_lists([labels_in(cell, separator) for cell in cut])
     # Names may contain commas ("Paris, France"). Where parts occur in several cells, commas separate labels.
-    if separator == "," and len(counts) > 0.9 * len(parts) and not lists:
+    if separator in _COMMAS and len(counts) > 0.9 * len(parts) and not lists:
         return False
     least = 1 if lists and len(cut) == 1 and len(of_cut) > 2 else 2
     return sum(separator in cell for cell in cells) >= max(least, (0.02 if again else 0.1) * len(cells))
@@ -82,7 +85,7 @@ def separator_sentence(cells: Sequence[str], separator: str, flag: str) -> str:
 def labels_in(text: str, separator: str) -> list[str]:
     """Split a cell into its distinct labels, in order. ``separator`` may be "" (one label) or `BRACKETS`."""
     if separator == BRACKETS and _LIST.fullmatch(text):
-        tokens = _IN_LIST.findall(text.strip()[1:-1])
+        tokens = _IN_LIST.findall(_OF_NUMPY.sub(r"\1", text.strip()[1:-1]))
         found = [_unquoted(one) if one else bare for one, bare in tokens if bare.strip() not in _MISSING]
     else:
         found = text.split(separator) if separator and separator != BRACKETS else [text]
