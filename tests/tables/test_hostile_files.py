@@ -46,6 +46,24 @@ def test_codecs_that_are_no_encodings_of_texts(tmp_path, name):
         prepare(_csv(tmp_path), tmp_path / "out.sqlite", PrepareOptions(SourceOptions(encoding=name)))
 
 
+def test_computed_columns_and_texts_of_other_encodings_in_sqlite(tmp_path):
+    with sqlite3.connect(tmp_path / "source.db") as database:
+        database.execute("CREATE TABLE documents (raw, text GENERATED ALWAYS AS (lower(raw)), label)")
+        database.execute("INSERT INTO documents (raw, label) VALUES ('A Text', CAST(x'4cff' AS TEXT))")
+    database.close()
+    source = open_source(tmp_path / "source.db")
+    assert source.columns == ["raw", "text", "label"]
+    assert [row.cells for row in source.records()] == [["A Text", "a text", "L\ufffd"]]
+
+
+@pytest.mark.parametrize("option", [{"encoding": "latin-1"}, {"separator": ";"}, {"header": True}, {"kind": "csv"}])
+def test_options_of_files_are_refused_for_folders(tmp_path, option):
+    (tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "a.key").write_text("a label\n")
+    assert next(open_source(tmp_path, SourceOptions("annif-folder")).records()).cells == ["a text", ["a label"]]
+    refused("cannot be used with .*\n.*\n.*in the format annif-folder", open_source, tmp_path, SourceOptions(**option))
+
+
 def test_an_endless_view_is_refused(tmp_path, monkeypatch):
     endless = "WITH RECURSIVE n(text) AS (SELECT 1 UNION ALL SELECT text + 1 FROM n) SELECT text, 'a' AS label FROM n"
     for name in ("documents", "meta"):

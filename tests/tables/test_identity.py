@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 from tests.refusals import refused
 from xmc_tf.data import save_matrix
 from xmc_tf.tables import preparation
+from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.sources import open_source
@@ -40,6 +41,11 @@ def _json_lines(folder, rows):
     lines = [json.dumps({"text": text, "labels": [label]}) + "\n" for text, label in rows]
     (folder / "data.jsonl").write_text("".join(lines))
     return folder / "data.jsonl"
+
+
+def _json_array(folder, rows):
+    (folder / "data.json").write_text(json.dumps(_records(folder, rows), indent=1))
+    return folder / "data.json"
 
 
 def _packed(folder, rows):
@@ -125,6 +131,10 @@ def _mapping(_, rows):
     return {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
 
 
+def _records(_, rows):
+    return [{"text": text, "label": label} for text, label in rows]
+
+
 class _Column(list):
     def to_list(self):  # of pandas and Polars
         return list(self)
@@ -151,6 +161,7 @@ def _parquet(folder, rows):
 
 FILES = {
     "CSV": _delimited("data.csv", ","), "TSV": _delimited("data.tsv", "\t"), "JSON lines": _json_lines,
+    "JSON array": _json_array,
     "nested JSON lines": _nested, "packed CSV": _packed_csv, "zipped CSV": _zipped,
     "packed JSON lines": _packed, "Annif's TSV": _lines("annif.tsv", "{0}\t<{1}>"),
     "fastText": _lines("lines.txt", "__label__{1} {0}"), "PECOS's lines": _lines("pecos.txt", "{number}\t{0}"),
@@ -158,7 +169,9 @@ FILES = {
     "Annif's folder of URIs": _annif(".tsv", "<http://{0}>\t{0}\n"),
     "Annif's folder of labels": _annif(".key", "{0}\n"), "PECOS's folder": _pecos,
 }  # fmt: skip
-FRAMES = {"dictionary": _mapping, "DataFrame": lambda _, rows: _Frame(rows), "Arrow": _arrow}
+FRAMES = {
+    "dictionary": _mapping, "list of records": _records, "DataFrame": lambda _, rows: _Frame(rows), "Arrow": _arrow,
+}  # fmt: skip
 
 
 def _about(table, **options):
@@ -317,7 +330,7 @@ def test_the_reason_for_reading_again_is_said(tmp_path, caplog):
     (tmp_path / "names.tsv").write_text("".join(f"{name}\t{name} of any kind\n" for name in NAMES))
     assert said(**names) == ["data set: read again (labels, names changed)"]
     assert said(**names) == ["data set: reused (unchanged)"]
-    columns = preparation.ColumnOptions(text=["text", "number"])
+    columns = ColumnOptions(text=["text", "number"])
     assert said(**names, columns=columns) == ["data set: read again (texts, columns changed)"]
     table.write_text(table.read_text().replace("text 3 ", "text 03 "))
     assert said(**names, columns=columns) == ["data set: read again (texts changed)"]

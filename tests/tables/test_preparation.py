@@ -158,6 +158,8 @@ def test_too_many_bad_rows_stop_the_run_and_few_are_listed(tmp_path):
     store = prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.1))
     assert summary_of(store).bad_rows == {"1 cells, expected 2": 1, "no label": 1, "no text": 1}
     assert [line for (line,) in store.connection.execute("SELECT line FROM bad_rows")] == [62, 63, 64]
+    path.write_text("text,label\n" + 9 * "no label,\n")
+    refused("9 of 9 rows cannot be used", prepare, path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=1.0))
 
 
 def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):

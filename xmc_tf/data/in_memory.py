@@ -14,6 +14,16 @@ def is_frame(value: Any) -> bool:
     return isinstance(value, Mapping) or (named and (hasattr(value, "__getitem__") or hasattr(value, "to_numpy")))
 
 
+def as_columns(table: Any) -> Any:
+    """Convert a list of dictionaries to a dictionary of columns, and collect a LazyFrame; keep other data unchanged."""
+    if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # Polars' LazyFrame
+        return table.collect()
+    if isinstance(table, list | tuple) and table and all(isinstance(row, Mapping) for row in table):
+        keys = dict.fromkeys(key for row in table for key in row)
+        return {key: [row.get(key) for row in table] for key in keys}
+    return table
+
+
 def is_listing(value: Any) -> bool:
     """Return whether a value is iterable but neither a text nor a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)

@@ -11,7 +11,7 @@ from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.in_memory import is_frame, is_listing, listed, plain
+from xmc_tf.data.in_memory import as_columns, is_frame, is_listing, listed, plain
 from xmc_tf.data.text import LazyTexts, TextFile, Texts
 
 _LOG = logging.getLogger(__name__)
@@ -282,16 +282,11 @@ def labelled_rows(
 
 def _as_table(documents: Any) -> Any:
     """Convert dictionaries of values to a dictionary of columns, and collect a LazyFrame; keep other data unchanged."""
-    if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
-        return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:
         values = documents.values()
         one = any(isinstance(value, str | bytes | Mapping) for value in values) or not any(map(is_listing, values))
         return {key: [value] for key, value in documents.items()} if one else documents
-    if isinstance(documents, list | tuple) and documents and all(isinstance(row, Mapping) for row in documents):
-        keys = dict.fromkeys(key for row in documents for key in row)
-        return {key: [row.get(key) for row in documents] for key in keys}
-    return documents
+    return as_columns(documents)
 
 
 def _column_names(documents: Any, labels: Any, columns: FrameColumns) -> tuple[Any, FrameColumns]:

@@ -22,8 +22,9 @@ _CONTENTS = {
 
 def content_of(source: TableReader) -> str:
     """Return a hash of a table: of its files or, if it has none, of its rows."""
-    found = [one for part in source.parts for one in (_of_files(part) if part.files else [_of_rows(part)])]
-    return hashlib.blake2b("\n".join(found).encode(), digest_size=16).hexdigest()
+    # The empty line shows to which of two folders a document belongs.
+    found = ["\n".join(_of_files(part)) if part.files else _of_rows(part) for part in source.parts]
+    return hashlib.blake2b("\n\n".join(found).encode(), digest_size=16).hexdigest()
 
 
 def store_contents(store: TableStore) -> dict[str, str]:

@@ -15,6 +15,7 @@ from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.vocabularies import FORMATS as VOCABULARIES
 from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.identity import content_of, store_contents
 from xmc_tf.tables.reading.options import SourceOptions
@@ -75,7 +76,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         >>> model = XRLinear.train(store.texts("train"), store.labels("train"), names=store.names)
 
     Args:
-        table: path of a file or folder, or a DataFrame.
+        table: path of a file or folder, a DataFrame, or a list of dictionaries.
         database: path of the SQLite database.
         options: how to read the table, and which documents to hold out.
 
@@ -94,7 +95,9 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not a header ({len(source.columns)} columns; --header)", *guesses]
     # Fields that later versions added are left out if they are empty, so that earlier data sets stay valid.
-    chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
+    chosen = {name: value for name, value in asdict(columns).items() if value or name not in _LATER}
+    if options.columns.ids is None:  # the names of the columns tell which one is guessed
+        del chosen["ids"]
     wanted = {"source": identity, "columns": chosen}
     if options.names_language is not None and options.label_names is None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
@@ -228,7 +231,10 @@ def _identity(source: TableReader, options: PrepareOptions) -> dict[str, Any]:
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns, "content": content_of(source)}
     if options.label_names is not None:
         existing_file(options.label_names, "label names")
-        about["label names"] = [content_hash(Path(options.label_names)), options.names_language]
+        path = Path(options.label_names)
+        about["label names"] = [content_hash(path), options.names_language]
+        if path.suffix.lower() in VOCABULARIES:  # by which the same content is read in another way
+            about["label names"].append(path.suffix.lower())
     elif source.label_names:
         about["label names"] = "of the table"  # earlier versions left them out
     return about
@@ -274,10 +280,12 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> N
     counted = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(3))
     limits = [("read", unreadable, _MOST_UNREADABLE), ("used", bad, _MOST_UNUSABLE)]
     for what, count, limit in limits if most is None else [("used", bad, most)]:
-        if count > limit * total:
+        if count > limit * total or count == total:
             raise InputError(
                 f"{name}: {count:,} of {total:,} rows cannot be {what}",
-                expected=f"at most {limit:.0%} (--max-bad-rows)",
+                expected=f"at most {limit:.0%} (--max-bad-rows)"
+                if count > limit * total
+                else "a row with a text and a label",
                 received=f"{counted}; {listed}",
                 fix="check --separator, --encoding and the columns; or raise --max-bad-rows to leave those rows out",
             )

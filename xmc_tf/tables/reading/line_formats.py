@@ -20,27 +20,31 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _LineReader(TableReader):
-    """A UTF-8 file with one document per line, which may be gzipped."""
+    """A text file with one document per line, which may be gzipped."""
 
+    form = ""  # of the lines
     unit = "MB"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name, self.files = path, str(path), (path,)
+        self.encoding = text_encoding(path, encoding)
+        own = named(self.encoding)
+        self.kind = self.form if own == "UTF-8" else f"{self.form} in {own}"
         self.size = max(unpacked_size(path) >> 20, 1)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number (from 1) and the text of each line."""
         self.read = 0
-        with opened(self.path) as file:
-            for number, raw in enumerate(file, 1):
-                self.read += len(raw)
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace").rstrip("\r\n")
+        with opened_text(self.path, self.encoding, newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                self.read += len(line)
+                yield number, line.rstrip("\r\n")
 
 
 class AnnifTsv(_LineReader):
     """Annif's short-text corpus, which may be gzipped: lines of ``text<TAB><uri> <uri>``."""
 
-    kind = "Annif's TSV"
+    form = "Annif's TSV"
     columns = ("text", "labels")
 
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -63,7 +67,7 @@ class AnnifTsv(_LineReader):
 class FastTextLines(_LineReader):
     """fastText's format: lines with a text and its labels, which have the prefix ``__label__``."""
 
-    kind = "fastText's lines of labels and text"
+    form = "fastText's lines of labels and text"
     columns = ("labels", "text")
 
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -82,7 +86,7 @@ class FastTextLines(_LineReader):
 class PecosLines(_LineReader):
     """PECOS's format: lines with label numbers and a text, such as ``1,2<TAB>text``."""
 
-    kind = "PECOS's lines of labels and text"
+    form = "PECOS's lines of labels and text"
     columns = ("labels", "text")
 
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -186,16 +190,9 @@ class TextsAndLabelLists(TableReader):
 class TextLines(_LineReader):
     """A file with one text per line and no labels."""
 
+    form = "texts, one per line"
     columns = ("text",)
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._encoding = text_encoding(path)
-        self.kind = f"texts in {named(self._encoding)}, one per line"
-
     def records(self) -> Iterator[TableRow]:
-        self.read = 0
-        with opened_text(self.path, self._encoding, newline="\n") as texts:
-            for number, text in enumerate(texts, 1):
-                self.read += len(text)
-                yield TableRow(number, [text.rstrip("\r\n")])
+        for number, text in self.lines():
+            yield TableRow(number, [text])

@@ -71,7 +71,8 @@ class TwoTables(TableReader):
                 received=", ".join(test.columns[:20]), fix="use the same columns in both tables",
             )  # fmt: skip
         self._parts, self.in_test = (first, test), False
-        self.name, self.kind, self.columns = first.name, first.kind, first.columns
+        self.name, self.columns = first.name, first.columns
+        self.kind = first.kind if first.kind == test.kind else f"{first.kind}; the test table is {test.kind}"
         self.size, self.unit = first.size + test.size, first.unit
         sizes = [(one.nr_features, one.nr_labels) for one in self._parts]
         if sizes[0] != sizes[1]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.data.in_memory import is_frame
+from xmc_tf.data.in_memory import as_columns, is_frame
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
 from xmc_tf.tables.reading.folders import AnnifFolder, PecosFolder
 from xmc_tf.tables.reading.line_formats import (
@@ -28,16 +28,21 @@ _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
-_OF_ONE_FORM: dict[str, Callable[[Path], TableReader]] = {
-    "annif-tsv": AnnifTsv, "sparse-features": SparseFeatures, "pecos-lines": PecosLines, "pecos-folder": PecosFolder,
-    "annif-folder": AnnifFolder, "fasttext": FastTextLines, "lines": TextLines,
+_Open = Callable[..., TableReader]
+_LINES: dict[str, _Open] = {
+    "annif-tsv": AnnifTsv, "pecos-lines": PecosLines, "fasttext": FastTextLines, "lines": TextLines,
 }  # fmt: skip
+_NO_TEXT_FILES: dict[str, _Open] = {
+    "sparse-features": SparseFeatures,
+    "pecos-folder": PecosFolder,
+    "annif-folder": AnnifFolder,
+}
 _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
 
 
 def open_source(table: Any, options: SourceOptions | None = None) -> TableReader:
-    """Open a table: the path of a file or folder, or a DataFrame."""
-    options = options or SourceOptions()
+    """Open a table: the path of a file or folder, a DataFrame, or a list of dictionaries."""
+    options, table = options or SourceOptions(), as_columns(table)
     if options.label_lists is not None:
         if is_frame(table) or options.kind is not None:
             problem = "--label-lists needs a file of texts"
@@ -47,15 +52,17 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
         return flattened(Frame(table))
     path = Path(table)
     if path.is_dir():
-        return PecosFolder(path) if PecosFolder.matches(path) else AnnifFolder(path)
-    existing_file(path, "table")
-    kind = options.kind or _kind(path)
+        kind = "pecos-folder" if PecosFolder.matches(path) else "annif-folder"
+    else:
+        existing_file(path, "table")
+        kind = options.kind or _kind(path)
     delimited = kind in ("csv", "tsv")
     problems = {
         "--table": options.table is not None and kind != "sqlite",
         "--separator": options.separator is not None and not delimited,
         "--header": options.header is not None and not delimited,
-        "--encoding": options.encoding is not None and kind in ("parquet", "sqlite"),
+        "--encoding": options.encoding is not None and kind in ("parquet", "sqlite", *_NO_TEXT_FILES),
+        f"--format {options.kind}": options.kind not in (None, kind),  # of a folder
     }
     if wrong := [flag for flag, found in problems.items() if found]:
         raise InputError(
@@ -70,8 +77,10 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
         return flattened(SqliteTable(path, options.table))
     if kind == "jsonl":
         return flattened(JsonLines(path, encoding=options.encoding))
-    if kind in _OF_ONE_FORM:
-        return _OF_ONE_FORM[kind](path)
+    if kind in _LINES:
+        return _LINES[kind](path, encoding=options.encoding)
+    if kind in _NO_TEXT_FILES:
+        return _NO_TEXT_FILES[kind](path)
     separator = "\t" if options.kind == "tsv" else None
     if options.separator is not None:
         separator = _NAMES.get(options.separator.lower(), options.separator)

@@ -109,7 +109,9 @@ class SqliteTable(TableReader):
         self._database.execute("BEGIN")  # so that everything is read from one state
         # Names cannot be parameters of a statement, so they are quoted.
         self._quoted = quoted(table)
-        self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
+        self._database.text_factory = lambda text: text.decode("utf-8", "replace")
+        # Not from PRAGMA table_info, which leaves out generated columns.
+        self.columns = [one[0] for one in self._database.execute(f"SELECT * FROM {self._quoted} LIMIT 0").description]
         began = time.monotonic()
         self._database.set_progress_handler(lambda: time.monotonic() - began > MOST_SECONDS, 100_000)
         try:

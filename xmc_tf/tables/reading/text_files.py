@@ -113,14 +113,18 @@ def unpacked_size(path: Path) -> int:
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
-    """Return the encoding ``given``, or detect UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1."""
-    if given:
-        return _checked(given)
+    """Return the encoding ``given``, or detect UTF-16, UTF-8 or, with a warning, Windows-1252 or Latin-1.
+
+    A byte order mark is no part of the texts: ``given`` as utf-8, a file that has one is read as utf-8-sig.
+    """
+    encoding = _checked(given) if given else None
     with opened(path) as file:
         head = file.read(_PIECE)
         for mark, name in _MARKS:
-            if head.startswith(mark):
+            if head.startswith(mark) and (encoding is None or encoding[:5] == name[:5]):
                 return name
+        if encoding is not None:
+            return encoding
         if zeros := head[:4096].count(0):
             even = head[:4096:2].count(0)
             return "utf-16-be" if even > zeros / 2 else "utf-16-le"
