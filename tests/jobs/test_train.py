@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.jobs.conftest import documents, write_table
+from tests.refusals import refused
 from xmc_tf import XRLinear, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.jobs.linear import warn_of_case
@@ -68,12 +69,17 @@ def test_features_are_computed_once_a_run(multi, monkeypatch):
     assert len(fits) == 3
 
 
-def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):
+def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys, caplog):
     _train(multi, "--preponly", "--test", 0.5)
     assert "100 test" in capsys.readouterr().out
     assert not (multi.parent / "model").exists()
-    _train(multi.with_suffix(".sqlite"), "--effort", "fast")
+    _train(multi.with_suffix(".sqlite"), "--effort", "fast", "--verbose-level", 2)
+    assert "data set: reused as it was prepared from multi.csv" in caplog.text
     assert "100 test" in capsys.readouterr().out
+    for flags in (["--test", 0.2], ["--text-column", "label"], ["--names-file", "names.tsv"], ["--table", "documents"]):
+        refused(
+            f"{flags[0]} cannot be used with .*multi.sqlite, a data set", _train, multi.with_suffix(".sqlite"), *flags
+        )
 
 
 def test_a_model_is_of_the_corrected_table(tmp_path, caplog):

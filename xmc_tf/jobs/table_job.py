@@ -111,6 +111,7 @@ def data_set_of(job: TableJob) -> TableStore:
                 f"{job.table} is not complete: its preparation was interrupted",
                 fix="run the same xmc-tf prepare command again to resume",
             )
+        _LOG.info("data set: reused as it was prepared from %s", store.meta("table") or "a table in Python")
         return store
     return prepare(job.table, job.database or database_of(job.table), job.preparation)
 

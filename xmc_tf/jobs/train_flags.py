@@ -34,6 +34,7 @@ from xmc_tf.params import (
 )
 from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.tables.reading_flags import source_options
+from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_table_options, table_options
 
 USUAL_FLAGS = UsualFlags(
@@ -256,6 +257,13 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
             fix="give the vocabulary as --names-file"
             if found == ["--vocabulary"]
             else f"leave out {', '.join(found)}, or the table",
+        )  # fmt: skip
+    of_tables = {**_table_flags(), "data_set": "--data-set"}
+    found = [flag for name, flag in of_tables.items() if name in arguments.given]
+    if found and TableStore.is_data_set(arguments.table):
+        raise InputError(
+            f"{', '.join(found)} cannot be used with {arguments.table}, a data set: it has been read and divided",
+            expected="the table that it was prepared from", fix="give the table, or leave the flags out",
         )  # fmt: skip
     if not arguments.model_folder and not arguments.preponly:
         raise InputError("-m is missing", expected="a folder for the model", fix="add -m model, or --preponly")
