@@ -143,7 +143,8 @@ def _once(order: np.ndarray, Y: csr_matrix, seed: int) -> np.ndarray:
         if len(once) < len(labels) and not used[once].any():
             used[once] = True
             kept.append(row)
-    return np.array(kept)
+    # The first documents are bound by fewer others than the last, so they have more labels. New ones are as all are.
+    return np.random.default_rng([seed, 11]).permutation(kept)
 
 
 def _summary(found: list[tuple[float, float, float] | None], promise: float) -> dict[str, float]:

@@ -46,7 +46,8 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
         return np.logaddexp(0, np.where(right, -raw, raw)).sum() + 2 * (scale * (weights - start) ** 2).sum() / 2
 
     expected = minimize(loss, start, method="BFGS", options={"gtol": 1e-8}).x
-    assert np.allclose(fit_logistic(features, right, start, penalty=2.0), expected, rtol=1e-4, atol=1e-5)
+    for guess in (None, expected + 0.5):
+        assert np.allclose(fit_logistic(features, right, start, 2.0, guess), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_probabilities_are_calibrated_on_other_documents(fusion):
@@ -155,6 +156,19 @@ def test_promises_are_kept_in_most_samples(least):
         above.append(precision - least)
     assert np.mean(kept) >= 0.9
     assert np.mean(above) < 0.1  # no more careful than it needs to be
+
+
+def test_precision_is_measured_with_weights_of_other_documents():
+    """On the few documents that 35 weights are fitted to, they look 7 points better than on new ones."""
+    gaps = []
+    for seed in range(12):
+        fusion = Fusion.learn(*made_up(60, seed=seed), made_up(60, seed=seed)[2])
+        scores, evidence, truth = made_up(1000, seed=100 + seed)
+        found = fusion.combine(scores, evidence, 30)
+        right = truth.toarray()[np.repeat(np.arange(1000), np.diff(found.indptr)), found.indices]
+        curve = fusion.curve
+        gaps += [curve.precision[k] - right[found.data >= curve.thresholds[k]].mean() for k in (0, 60, 120)]
+    assert np.mean(gaps) < 0.04
 
 
 def test_labels_whose_only_document_is_held_out_say_nothing():

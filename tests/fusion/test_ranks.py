@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmc_tf.fusion.rank_calibration import SAME, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.rank_calibration import SAME, best_first, calibrated, learn_rank_weights, rank_in_document
 
 
 def made_up(seed=0, rows=4000, width=8):
@@ -34,8 +34,9 @@ def test_the_order_of_labels_stays():
 
 
 def test_ranks_of_candidates():
-    rows, labels = np.array([0, 0, 0, 2, 2]), np.array([1, 4, 5, 0, 7])
-    probability, every = np.array([0.2, 0.9, 0.2, 0.1, 0.3]), np.ones(5, bool)
-    assert rank_in_document(rows, labels, probability, every).tolist() == [1, 0, 2, 1, 0]
+    rows, known = np.array([0, 0, 0, 2, 2]), np.array([True, False, True, True, True])
+    order = best_first(rows, np.array([0.2, 0.9, 0.2, 0.0, 1e-30]))
+    assert order.tolist() == [1, 0, 2, 4, 3]  # of one probability: in their order
+    assert rank_in_document(rows, order, known | True).tolist() == [1, 0, 2, 1, 0]
     # Labels without documents are not counted.
-    assert rank_in_document(rows, labels, probability, labels != 4).tolist() == [0, 0, 1, 1, 0]
+    assert rank_in_document(rows, order, known).tolist() == [0, 0, 1, 1, 0]

@@ -5,21 +5,19 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
-from scipy.special import expit
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.logistic import fit_logistic
-from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.held_out import Folds, HeldOutCandidates, is_right, sigmoid
+from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, best_first, calibrated, rank_in_document
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers, weights_of
@@ -28,13 +26,7 @@ from xmc_tf.label_names import Mentions
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
-_MOST_OF = 0.8  # of the right candidates
 _BEST = 5  # best labels of a document, whose calibration is measured
-_FEWEST_RIGHT = 10  # right labels without documents that are enough to learn how often such labels are right
-_PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to those of others
-_SHIFTS, _LARGEST_SHIFT = 12, 4.0
-_MOST_SHIFTED = 3000  # documents from which the shift is computed
-_SHOWN = 10  # labels of a document that are calibrated
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
 
@@ -80,7 +72,7 @@ class Fusion:
             similarity=None if embedded is None else embedded.similarity,
             centers=None if centers is None else centers.every,
         )  # fmt: skip
-        folds = _Folds(truth, documents, hidden, fold_sizes)
+        folds = Folds(truth, documents, hidden, fold_sizes)
         has_documents = None if mentions is None else folds.documents_elsewhere(mentions) > 0
         vectors = None if embedded is None else embedded.documents
         found = learned._candidates(scores, mentions, learned.similarity, vectors, has_documents)
@@ -92,37 +84,19 @@ class Fusion:
         if centers is not None:
             closeness = centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels)
             found = found._replace(closeness=np.where(elsewhere > 0, closeness, FARTHEST))
-        right = _is_right(found, truth)
-        features = weighted_numbers(found, np.log1p(elsewhere))
-        known = elsewhere > 0
-        # If rare labels were dropped from the data, a label with even fewer documents elsewhere is right in its fold,
-        # and teaches that rare labels are right. If labels are equally frequent, few others are left.
-        typical = known & (elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1))
-        if right[typical].sum() < _MOST_OF * right[known].sum():
-            typical = known
-        weights = _fitted(features[typical], right[typical], DEFAULT_WEIGHTS)
-        # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
-        # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
-        unused = ~known & ~is_hidden
-        vocabulary = right[unused].sum() >= _FEWEST_RIGHT
-        new = is_hidden | unused if vocabulary else is_hidden
-        start = _shifted(weights, features[new], right[new])
-        new_weights = _fitted(features[new], right[new], start, _PENALTY_OF_NEW)
-        raw = np.where(known, features @ weights, features @ new_weights)
-        taught = typical | new
-        ranks = rank_in_document(found.rows, found.labels, _sigmoid(raw), known)
-        rank_weights = learn_rank_weights(_sigmoid(raw)[taught], ranks[taught], right[taught])
-        shift = calibrating_shift(found, raw, right, known, unused if vocabulary else is_hidden, rank_weights)
-        new_weights[0] += shift
-        probability = _sigmoid(raw + shift * ~known)
-        ranks = rank_in_document(found.rows, found.labels, probability, known)
-        best = calibrated(probability, ranks, rank_weights)
+        held = HeldOutCandidates(
+            found.rows, weighted_numbers(found, np.log1p(elsewhere)), is_right(found, truth),
+            known=elsewhere > 0, hidden=is_hidden,
+            frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1),
+        )  # fmt: skip
+        weights = held.fit()
+        best, ranks = held.cross_fitted(weights)
         shown = ~is_hidden
         top = shown & (ranks < _BEST)
         return dataclasses.replace(
-            learned, weights=weights, new_weights=new_weights, rank_weights=rank_weights,
-            curve=measure_curve(best[shown], right[shown], found.rows[shown], truth.nnz - folds.nr_hidden),
-            error=calibration_error(best[top], right[top]),
+            learned, weights=weights.known, new_weights=weights.new, rank_weights=weights.ranks,
+            curve=measure_curve(best[shown], held.right[shown], found.rows[shown], truth.nnz - folds.nr_hidden),
+            error=calibration_error(best[top], held.right[top]),
             similarity=None if embedded is None else embedded.of_new(),
         )  # fmt: skip
 
@@ -201,9 +175,9 @@ class Fusion:
         features = weighted_numbers(found, log_documents.astype(np.float64))
         raw = features @ self.weights
         raw[~known] = features[~known] @ self.new_weights
-        probability = _sigmoid(raw)
-        ranks = rank_in_document(found.rows, found.labels, probability, known)
-        order = np.lexsort((found.labels, -probability, found.rows))
+        probability = sigmoid(raw)
+        order = best_first(found.rows, probability)
+        ranks = rank_in_document(found.rows, order, known)
         rows = found.rows[order]
         starts = np.searchsorted(rows, np.arange(nr_rows))
         best = calibrated(probability[order], ranks[order], self.rank_weights)
@@ -256,103 +230,3 @@ class Fusion:
             return cls(known, new, documents, curve, count, similarity, ranks, named, centers, measured, are_documents)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
-
-
-def _fitted(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Fit the weights, and round them so that they do not depend on the version of the math libraries."""
-    return np.round(fit_logistic(features, right, start, penalty), 6)
-
-
-def _shifted(weights: np.ndarray, features: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Change the constant so that the mean probability equals the share of correct candidates; return the weights."""
-    weights = weights.copy()
-    if not right.any() or right.all():
-        return weights
-    for _ in range(_SHIFTS):
-        weights[0] += math.log(right.mean() / _sigmoid(features @ weights).mean())
-    return weights
-
-
-def _is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:
-    truth = truth.sorted_indices()
-    keys = found.rows * truth.shape[1] + found.labels
-    positives = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)) * truth.shape[1] + truth.indices
-    place = np.minimum(np.searchsorted(positives, keys), max(len(positives) - 1, 0))
-    return positives[place] == keys if len(positives) else np.zeros(len(keys), bool)
-
-
-def _sigmoid(raw: np.ndarray) -> np.ndarray:
-    return expit(raw).astype(np.float32)  # does not overflow for a label far from all documents
-
-
-def calibrating_shift(
-    found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
-    rank_weights: np.ndarray,
-) -> float:  # fmt: skip
-    """Return what to add to the log-odds of labels without documents so that their best candidates are calibrated."""
-    documents = np.unique(found.rows)
-    some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
-    rows, labels, raw, right, known, wanted = (
-        one[some] for one in (found.rows, found.labels, raw, right, known, wanted)
-    )
-    low, high = -_LARGEST_SHIFT, _LARGEST_SHIFT
-    for _ in range(_SHIFTS):
-        shift = (low + high) / 2
-        probability = _sigmoid(raw + shift * ~known)
-        best = calibrated(probability, rank_in_document(rows, labels, probability, known), rank_weights)
-        place = rank_in_document(rows, labels, probability, np.ones_like(known))
-        top = wanted & (place < _SHOWN)
-        if best[top].sum() > right[top].sum():
-            high = shift
-        else:
-            low = shift
-    return round((low + high) / 2, 3) if wanted.any() and right[wanted].any() else 0.0
-
-
-class _Folds:
-    """The held-out documents and hidden labels of each fold, on which the fold's rankers were not trained."""
-
-    def __init__(
-        self, truth: csr_matrix, documents: np.ndarray, hidden: Sequence[np.ndarray], sizes: Sequence[int]
-    ) -> None:
-        self._truth, self._documents, self._hidden = truth, documents, hidden
-        self._ranges = list(pairwise(np.cumsum([0, *sizes]).tolist()))
-
-    def documents_elsewhere(self, found: "LabelCandidates | Mentions") -> np.ndarray:
-        """Return, for each candidate, the number of documents with its label that its fold's rankers trained on."""
-        counts = self._documents[found.labels]
-        for first, last in self._ranges:
-            own = np.bincount(self._truth[first:last].indices, minlength=len(self._documents))
-            some = slice(*np.searchsorted(found.rows, [first, last]))
-            counts[some] -= own[found.labels[some]]
-        counts[self.hidden_of(found)] = 0
-        return counts
-
-    def hidden_of(self, found: "LabelCandidates | Mentions") -> np.ndarray:
-        """Return, for each candidate, whether its label was hidden from the rankers of its fold."""
-        out = np.zeros(len(found.rows), bool)
-        for one, (first, last) in zip(self._hidden, self._ranges, strict=False):
-            some = slice(*np.searchsorted(found.rows, [first, last]))
-            out[some] = one[found.labels[some]]
-        return out
-
-    @property
-    def open_vocabulary(self) -> bool:
-        """Whether there are labels without documents, at least as many as each fold alone has documents of.
-
-        A vocabulary that comes from the documents has none. New documents then have no labels that were never used.
-        """
-        alone = [
-            np.bincount(self._truth[first:last].indices, minlength=len(self._documents)) == self._documents
-            for first, last in self._ranges
-        ]
-        unused = self._documents == 0
-        return bool(unused.sum() >= max((np.sum(one & ~unused) for one in alone), default=0))
-
-    @property
-    def nr_hidden(self) -> int:
-        """The number of hidden labels, summed over the held-out documents."""
-        return sum(
-            int(one[self._truth[first:last].indices].sum())
-            for one, (first, last) in zip(self._hidden, self._ranges, strict=False)
-        )

@@ -10,13 +10,18 @@ _PASSES, _SMALL = 50, 1e-8
 _LEAST_SCALE = 0.05  # bounds the weight of a feature that is nearly constant
 
 
-def fit_logistic(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Fit a logistic regression whose weights are pulled towards ``start``, more strongly with a larger penalty."""
+def fit_logistic(
+    features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0, guess: np.ndarray | None = None
+) -> np.ndarray:
+    """Fit a logistic regression whose weights are pulled towards ``start``, more strongly with a larger penalty.
+
+    The search begins at ``guess``, by default at ``start``.
+    """
     features = np.ascontiguousarray(features, np.float64)
     scale = np.sqrt(_mean_squares(features))
     scale[scale == 0] = 1.0
     scale = np.maximum(scale, _LEAST_SCALE)
-    weights = start.astype(np.float64).copy()
+    weights = (start if guess is None else guess).astype(np.float64)
     loss, gradient, curvature = _derivatives(features, right, weights)
     for _ in range(_PASSES):
         pull = penalty * scale**2

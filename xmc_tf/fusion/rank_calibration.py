@@ -16,22 +16,35 @@ SAME = np.array([0, 1, 0, 0, 0], np.float64)
 _FITTED = 20  # best labels of a document, from which the weights are learned
 
 
-def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray, known: np.ndarray) -> np.ndarray:
+def best_first(rows: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Return the order of candidates by document and, within it, from the most probable one on.
+
+    Documents are ascending, and candidates of one probability keep their order.
+    """
+    bits = np.asarray(probability, np.float32).view(np.int32)  # of numbers from 0 on, in the order of the numbers
+    return np.argsort((np.asarray(rows, np.int64) << 32) - bits, kind="stable")
+
+
+def rank_in_document(rows: np.ndarray, order: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return, for each candidate, the number of better ones in its document whose labels have training documents.
 
-    Labels without documents do not count, so adding labels does not change the probabilities of existing ones.
+    ``order`` is that of ``best_first``. Labels without documents do not count, so adding labels does not change the
+    probabilities of existing ones.
     """
-    order = np.lexsort((labels, -probability, rows))
     better = np.concatenate([[0], np.cumsum(known[order])])
+    first = np.flatnonzero(np.diff(rows, prepend=-1))  # candidate of each document
     ranks = np.empty(len(rows), np.int64)
-    ranks[order] = better[:-1] - better[np.searchsorted(rows, rows[order])]
+    ranks[order] = better[:-1] - np.repeat(better[first], np.diff(first, append=len(rows)))
     return ranks
 
 
-def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.ndarray) -> np.ndarray:
+def learn_rank_weights(
+    probability: np.ndarray, ranks: np.ndarray, right: np.ndarray, guess: np.ndarray | None = None
+) -> np.ndarray:
     """Fit the weights of the calibration, one for each of ``RANK_NAMES``; ``SAME`` if they would reorder labels."""
     some = ranks < _FITTED
-    weights = np.round(fit_logistic(_features(probability[some], ranks[some]), right[some], SAME), 6)
+    features = _features(probability[some], ranks[some])
+    weights = np.round(fit_logistic(features, right[some], SAME, guess=guess), 6)
     keeps_order = (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0
     return weights if keeps_order else SAME
 
