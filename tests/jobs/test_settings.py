@@ -56,6 +56,14 @@ def test_what_the_user_sets_stays():
     assert (kept.ranker, len(kept.trees)) == (DEFAULTS.ranker, 4)
 
 
+def test_a_changed_weight_of_pieces_is_a_multiple_of_the_one_that_was_kept():
+    first = dataclasses.replace(DEFAULTS, tfidf=dataclasses.replace(DEFAULTS.tfidf, piece_weight=0.4))
+    half, more = (step for step in choose_settings(SMALL, DEFAULTS).steps if step.name.startswith("pieces of"))
+    assert more.name == "pieces of long words with 1.5 times the weight kept so far"
+    assert more.change(first).tfidf.piece_weight == pytest.approx(0.6)
+    assert more.change(half.change(first)).tfidf.piece_weight == pytest.approx(0.3)
+
+
 def test_more_effort_tries_more():
     fast, balanced, best = (choose_settings(LARGE, DEFAULTS, effort=one) for one in ("fast", "balanced", "best"))
     assert not fast.steps
