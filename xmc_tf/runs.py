@@ -23,6 +23,7 @@ from xmc_tf.tables.table_flags import database_of
 _ACTIONS = ("list", "show", "compare", "predictions", "delete")
 _HEADER = ["line", "text", "true labels", "predicted labels", "scores"]
 _MEASURES = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "accuracy", "macro-F1")
+_OTHERS = "note: these runs used different documents or labels; their metrics cannot be compared directly"
 _DESCRIPTION = """Work with the training runs that are recorded in a data set.
 
 List them, show one, compare some:
@@ -126,7 +127,13 @@ def list_text(runs: Sequence[Run]) -> str:
     table = format_table(
         ["run", "begin (UTC)", "model", "folder", "time", *(f"{name} %" for name in measures)], rows, left=4
     )
-    return table + ("\n\n*: best" if len(runs) > 1 and measures else "")
+    return table + ("\n\n*: best" if len(runs) > 1 and measures else "") + (f"\n{_OTHERS}" if _differ(runs) else "")
+
+
+def _differ(runs: Sequence[Run]) -> bool:
+    """Return whether the table was corrected, read otherwise or divided again between these runs."""
+    counts = {(tuple(run.documents.items()), run.labels) for run in runs}
+    return len(counts) > 1 or len({run.data for run in runs if run.data}) > 1
 
 
 def run_text(run: Run) -> str:
@@ -174,8 +181,8 @@ def comparison_text(runs: Sequence[Run]) -> str:
     parts.append(
         format_table(["parameters that differ", *head], different) if different else "the parameters are equal"
     )
-    if len({(tuple(run.documents.items()), run.labels) for run in runs}) > 1:
-        parts.append("note: these runs used different documents or labels; their metrics cannot be compared directly")
+    if _differ(runs):
+        parts.append(_OTHERS)
     return "\n\n".join(parts)
 
 

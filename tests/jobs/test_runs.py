@@ -10,8 +10,9 @@ from tests.refusals import refused
 from xmc_tf import XRLinear
 from xmc_tf.common.process import cli
 from xmc_tf.runs import main
-from xmc_tf.tables.preparation import prepare
+from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run, runs_of
+from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
 
 
@@ -63,6 +64,17 @@ def test_a_comparison_shows_what_differs(store, capsys):
     assert "cannot be compared" not in shown
     record_run(store, _run(4, labels=5))
     assert "cannot be compared" in _shown(capsys, store.path, "compare", 1, 4)
+
+
+def test_runs_on_a_corrected_table_or_other_splits_are_not_compared(multi, store, capsys):
+    assert "cannot be compared" not in _shown(capsys, store.path)
+    corrected = multi.read_text().replace("cooking", "baking")
+    for splits, content in ((SplitOptions(seed=1), multi.read_text()), (SplitOptions(), corrected)):
+        multi.write_text(content)
+        record_run(prepare(multi, store.path, PrepareOptions(splits=splits)), _run(4))
+        for action in ("list", "compare"):
+            assert "cannot be compared" in _shown(capsys, store.path, action, 1, len(runs_of(store)))
+    assert "cannot be compared" not in _shown(capsys, store.path, "compare", 1, 2)
 
 
 def test_one_run_is_shown_in_full(store, capsys):

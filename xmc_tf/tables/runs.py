@@ -1,5 +1,6 @@
 """Record training runs in the database of their data set, with the predictions for its test documents."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -40,6 +41,7 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
     documents: dict[str, int] = field(default_factory=dict)  # number by split
     labels: int = 0  # number of labels
+    data: str = ""  # a hash of what decides the data set, which may be read or divided again; "" in earlier versions
     id: int = 0  # 0 before it is recorded
 
 
@@ -51,6 +53,8 @@ def now() -> str:
 def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:
     """Record a run and return its number. ``predicted`` has the scores of the test documents; None: not tested."""
     content = {name: value for name, value in asdict(run).items() if name not in _COLUMNS}
+    data = json.dumps([store.meta(name) for name in ("source", "columns", "splits")])
+    content["data"] = hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
     with store.writing() as write:
         write.executescript(f"BEGIN; {_SCHEMA}")
         done = write.execute(
