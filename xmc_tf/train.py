@@ -126,7 +126,7 @@ def _begin(arguments: argparse.Namespace) -> Communicator:
 def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     """Prepare a table, choose settings, train and evaluate a model, and print a summary."""
     communicator = _begin(arguments)
-    job = table_job(arguments, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
+    job = table_job(arguments, f"{as_called('python -m xmc_tf.train')} {shlex.join(argv)}")
     run_on_all_ranks(communicator, lambda: read_language_column(arguments))
     recipe = _recipe(arguments) if has_encoder(arguments) else None
     if recipe is not None:

@@ -11,6 +11,7 @@ from tests.jobs.conftest import TOPICS, documents
 from xmc_tf import XRLinear
 from xmc_tf.append import main as append
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main as evaluate
 from xmc_tf.jobs.linear import _IDENTIFIER
 from xmc_tf.metrics import evaluate as measure
@@ -109,6 +110,22 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     assert model.evaluate(frame, k=1, **options).at("P", 1) == pytest.approx(expected)
     assert f"{COUNT - store.count('test')} of {COUNT} documents were used in training" in caplog.text
     assert model.evaluate(frame, k=1, rows="all", **options).documents == COUNT
+    # Rows without a text or a label are no mistakes of the model.
+    wider = {"text": [*frame["text"], "no label", ""], "labels": [*frame["labels"], [], frame["labels"][0]]}
+    for measured in (model.evaluate(wider, k=1, **options), model.evaluate(wider["text"], wider["labels"], k=1)):
+        assert (measured.documents, measured.at("P", 1)) == (store.count("test"), pytest.approx(expected))
+    assert f"2 of {COUNT + 2} documents have no text or no label and are not measured" in caplog.text
+    with pytest.raises(InputError, match="there is nothing to measure"):
+        model.evaluate(["no label"], [[]])
+    caplog.clear()
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in store.texts("train")), encoding="utf-8")
+    save_matrix("truth.npz", store.labels("train"))
+    predict(["-m", "model", "-t", "texts.txt", "-y", "truth.npz", "-o", "predicted.npz"])
+    measured = ["-m", "model", "-t", "texts.txt", "-y", "truth.npz", "-p", "predicted.npz", "--report", "seen"]
+    evaluate(measured)
+    count = store.count("train")
+    assert caplog.text.count(f"texts.txt: {count} of {count} documents were used in training; metrics") == 2
+    capsys.readouterr()
     caplog.clear()
     evaluate(["new.csv", "-m", "model", "--json"])
     assert json.loads(capsys.readouterr().out)["documents"] == COUNT
@@ -136,6 +153,7 @@ def test_one_label_per_document_is_evaluated_as_it_was_trained(tmp_path, monkeyp
     _write(tmp_path / "data.csv", ["text", "label"], [*wrong, ("a text without a number", "")])
     train(["data.csv", "-m", "model", "--effort", "fast", "--verbose-level", "0"])
     (run,) = runs_of(TableStore.open("data.sqlite"))
+    assert run.command.startswith("python -m xmc_tf.train data.csv -m model ")  # to be copied
     assert sorted(XRLinear.load("model").names) == ["2580", "2581", "2582", "2583"]
     capsys.readouterr()
     evaluate(["data.csv", "-m", "model"])

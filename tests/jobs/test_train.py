@@ -19,9 +19,10 @@ def _train(table, *flags):
     main([str(table), "-m", str(table.parent / "model"), "--verbose-level", "0", *map(str, flags)])
 
 
-def test_one_command_trains_and_measures(multi, capsys):
-    _train(multi, "--ngram-max", 1)
+def test_one_command_trains_and_measures(multi, capsys, caplog):
+    _train(multi, "--ngram-max", 1, "--verbose-level", 1)
     shown = capsys.readouterr().out
+    assert caplog.text.count(" 160 documents, 4 labels, ") > 1  # in each trial; the four names are no documents
     store = TableStore.open(multi.with_suffix(".sqlite"))
     model = XRLinear.load(multi.parent / "model")
     assert sorted(model.names) == ["cooking", "music", "sports", "travel"]

@@ -222,12 +222,14 @@ class LinearTraining:
         trees = params.trees[:COMPARED_TREES]
         params = dataclasses.replace(params, tree=trees if len(trees) > 1 else trees[0])
         some, Y, last = X[:count][rows], self.Y[rows], count + self.Y_validation.shape[0]
-        if self.features.names is not None:
-            some, Y = vstack([some, X[last:]], format="csr"), self.features.names.below(Y)
+        names = self.features.names
+        if names is not None:
+            some, Y = vstack([some, X[last:]], format="csr"), names.below(Y)
         options = dataclasses.replace(
             self.options, params=params, probabilities=False, label_names=None, keep_training_data=False
         )
-        model = train_linear(LinearData(Y, X=as_features(some)), options)
+        data = LinearData(Y, X=as_features(some), nr_names=0 if names is None else len(names.texts))
+        model = train_linear(data, options)
         predicted = model.ranker.predict(as_features(X[count:last]), only_topk=_KS[-1], threads=options.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))

@@ -136,6 +136,8 @@ def predict(arguments: argparse.Namespace) -> None:
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs
+        if Y is not None and arguments.text_path and (trained := model.trained_documents) is not None:
+            trained.warn_of(documents, arguments.text_path)
         _give(predicted, model.names, output, Y, arguments.layout)
 
     on_first_rank(communicator, give)

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import check_labels, check_pair, check_validation_input
+from xmc_tf.data.text import Texts
 from xmc_tf.params.values import nearest
 
 if TYPE_CHECKING:
@@ -50,6 +51,24 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
         matrix = matrix_of_names(labels.names, every, "the model's label names")
     check_pair(documents, matrix, "the documents", "the labels")
     return matrix.tocsr()
+
+
+def measurable(texts: Texts | None, truth: csr_matrix) -> np.ndarray:
+    """Return the rows of the documents that have a text and a label, and warn about the others."""
+    usable = np.diff(truth.indptr) > 0
+    if texts is not None:
+        usable &= np.fromiter((bool(text.strip()) for text in texts), bool, len(usable))
+    if not usable.any():
+        raise InputError(
+            "there is nothing to measure", expected="documents with a text and a label",
+            received=f"none in {len(usable):,} documents",
+        )  # fmt: skip
+    if not usable.all():
+        _LOG.warning(
+            "%s of %s documents have no text or no label and are not measured", f"{(~usable).sum():,}",
+            f"{len(usable):,}",
+        )  # fmt: skip
+    return np.flatnonzero(usable)
 
 
 def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:

@@ -16,7 +16,7 @@ from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel, bounded_post_processor, decide
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.incremental.training_data import ROWS, UNSEEN, TrainedDocuments
-from xmc_tf.models.labels import Labels, true_labels
+from xmc_tf.models.labels import Labels, measurable, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import drop_below, fused, named, over_all_labels, pieces, stacked
 from xmc_tf.params import PredictionOptions, RankerParams
@@ -286,7 +286,8 @@ class Model(ABC):
         """Measure how well the model predicts documents with known labels.
 
         Documents that the model was trained on are left out, and a warning counts them, if the model has a record of
-        them: models trained on a table by ``xmc-tf train`` have.
+        them: models trained on a table by ``xmc-tf train`` have. So are documents without a text or, if labels are
+        names, without a label; in a matrix of labels, a document without any counts as 0.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
@@ -309,11 +310,13 @@ class Model(ABC):
         ks, trained, documents = check_ks(ks if k is None else (k,)), self.trained_documents, read.documents
         if rows not in ROWS:
             raise InputError("rows is unknown", expected=" or ".join(ROWS), received=repr(rows))
+        measured = np.arange(truth.shape[0]) if read.labelled().is_matrix else measurable(read.texts, truth)
         if rows == UNSEEN and trained is not None and read.texts is not None:
-            unseen = trained.unseen(read.texts, "texts", 'rows="all"')
-            if unseen is not None:
-                documents, truth = [read.texts[row] for row in unseen], truth[unseen]
-                X = None if X is None else as_features(X).rows(unseen)
+            unseen = trained.unseen([read.texts[row] for row in measured], "texts", 'rows="all"')
+            measured = measured if unseen is None else measured[unseen]
+        if len(measured) < truth.shape[0]:
+            documents = documents.rows(measured) if read.texts is None else [read.texts[row] for row in measured]
+            truth, X = truth[measured], None if X is None else as_features(X).rows(measured)
         predicted = self.predict(documents, X, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 

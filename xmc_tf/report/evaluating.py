@@ -191,6 +191,8 @@ def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
 
         model = load(args.model_folder)
         label_names = label_names or model.names
+        if args.text_path and (trained := model.trained_documents) is not None:
+            trained.warn_of(TextFile(args.text_path), args.text_path)
     (name, predicted), *others = systems.items()
     return ReportInputs(
         args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,

@@ -199,6 +199,14 @@ class TrainedDocuments:
         )  # fmt: skip
         return np.flatnonzero(~seen)
 
+    def warn_of(self, texts: Iterable[str | bytes], name: str) -> None:
+        """Warn if a measurement contains training documents."""
+        if trained := int((seen := self.include(texts)).sum()):
+            _LOG.warning(
+                "%s: %s of %s documents were used in training; metrics on training data are far too high", name,
+                f"{trained:,}", f"{len(seen):,}",
+            )  # fmt: skip
+
     def with_texts(self, texts: Iterable[str | bytes]) -> Self:
         return type(self)(np.union1d(self.keys, _keys(texts)))
 

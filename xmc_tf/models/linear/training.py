@@ -117,7 +117,8 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         if options.keep_training_data
         else None
     )
-    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
+    shape = data.Y.shape[0] - data.nr_names, data.Y.shape[1], X.nr_features
+    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in shape))
     count = len(params.trees)
     clusters = data.tree is None and min(shape.max_leaf_size for shape in params.trees) < data.Y.shape[1]
     wait_for_kernels(clusters=clusters)
