@@ -119,7 +119,12 @@ LISTS = {
     "joined series": lambda: Series(JOINED),
     "bars": lambda: ["|".join(labels) for labels in LABELS],
     "indicators": lambda: Frame({name: MATRIX.toarray()[:, at] for at, name in enumerate(NAMES)}),
+    "indicators as texts": lambda: Frame({name: _zeros_and_ones(at) for at, name in enumerate(NAMES)}),
 }
+
+
+def _zeros_and_ones(at):
+    return ["01"[int(one)] for one in MATRIX.toarray()[:, at]]
 
 
 def _texts(form, folder):

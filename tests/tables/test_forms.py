@@ -140,6 +140,7 @@ def _zip(path, content, name="data.csv"):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
         archive.writestr("__MACOSX/._data.csv", "x")
+        archive.writestr("data/.DS_Store", "x")
 
 
 PACKED = {

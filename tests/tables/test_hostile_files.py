@@ -1,7 +1,9 @@
 """Encodings, and files that are no tables, are damaged, endless, or hold SQL, are read as they are or refused."""
 
+import bz2
 import gzip
 import json
+import lzma
 import shutil
 import sqlite3
 
@@ -103,6 +105,10 @@ def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
     [
         (b"", "is empty"),
         (b"PK\x03\x04....", "Excel"),
+        (b"PK\x05\x06" + bytes(18), "another archive"),
+        (bz2.compress(b"text,label\na,b\n"), "another archive"),
+        (lzma.compress(b"text,label\na,b\n"), "another archive"),
+        (gzip.compress(b"data.csv".ljust(257, b"\0") + b"ustar\x00text,label\na,b\n", mtime=0), "another archive"),
         (b"text,label\n", "has no rows"),
         (b"PAR1 and nothing more", "Parquet"),
         (b"SQLite format 3\x00 and nothing more", "SQLite"),

@@ -47,7 +47,7 @@ USUAL_FLAGS = UsualFlags(
         "a table (CSV, TSV, JSON lines, Parquet, SQLite)": {
             "TABLE": "texts and labels; settings are chosen on held-out rows",
             "--text-column": "text columns (default: guessed)",
-            "--label-column": "label column (default: guessed)",
+            "--label-column": "label columns, joined (default: guessed)",
             "--label-separator": "separator between the labels of a cell (default: guessed)",
             "--names-file": "names of labels that are identifiers",
             "--test-table": "test documents (default: a tenth of the rows)",

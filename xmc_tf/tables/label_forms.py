@@ -135,6 +135,8 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
     """Read labels from a two-dimensional array: a matrix of 0 and 1, or rows of names."""
     if values.dtype == object and not any(isinstance(value, str) for value in values.flat):
         values = values.astype(np.float64)
+    if columns is not None and all(isinstance(value, str) and value in ("0", "1") for value in values.flat):
+        values = values.astype(np.float32)  # such as from read_csv(dtype=str)
     if values.dtype.kind not in "biuf":
         return LabelData(LISTS, _lists(values.tolist(), name), name=name)
     if not np.isfinite(values).all():

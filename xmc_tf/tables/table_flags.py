@@ -14,7 +14,7 @@ from xmc_tf.tables.splits import SplitOptions
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags for reading and splitting a table."""
     add = add_reading_options(parser).add_argument
-    add("--label-column", metavar="NAME", help="label column (default: label, or guessed)")
+    add("--label-column", metavar="NAME,…", help="label columns, joined (default: label, or guessed)")
     add("--label-separator", metavar="TEXT", help='separator of the labels in a cell; "" for one label per cell')
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
     add(

@@ -28,6 +28,10 @@ _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
+# Excel's old files, bzip2, xz, 7z, Zstandard, RAR, an empty zip archive, and tar.
+_NO_TABLES = re.compile(
+    rb"\xd0\xcf\x11\xe0|BZh\d1AY&SY|\xfd7zXZ|7z\xbc\xaf|\x28\xb5\x2f\xfd|Rar!\x1a|PK\x05\x06|.{257}ustar", re.DOTALL
+)
 _Open = Callable[..., TableReader]
 _LINES: dict[str, _Open] = {
     "annif-tsv": AnnifTsv, "pecos-lines": PecosLines, "fasttext": FastTextLines, "lines": TextLines,
@@ -105,8 +109,11 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
     if lines and SparseFeatures.matches(lines):
         return "sparse-features"
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
+    if _NO_TABLES.match(head):
+        raise InputError(
+            f"{path} is an Excel file or another archive", expected="a text file, which gzip or zip may have packed",
+            fix="unpack it, or save it as CSV in UTF-8",
+        )  # fmt: skip
     if packed and AnnifTsv.matches(lines):
         return "annif-tsv"
     if re.match(rb"[\xef\xbb\xbf\s]*(\{|\[\s*\{)", b"".join(lines)):

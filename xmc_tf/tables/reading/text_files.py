@@ -77,7 +77,7 @@ def _only_member(path: Path) -> str:
     except (zipfile.BadZipFile, OSError, ValueError):
         found = []
     # macOS adds files that are no content of the user's.
-    found = [one for one in found if not one.filename.startswith(("__MACOSX/", "."))]
+    found = [one for one in found if not one.filename.startswith("__MACOSX/") and Path(one.filename).name[0] != "."]
     names = [one.filename for one in found]
     if not names or "[Content_Types].xml" in names:
         raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
