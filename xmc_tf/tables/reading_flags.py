@@ -24,7 +24,8 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
 
 def add_label_options(group: argparse._ArgumentGroup) -> None:
     """Add the flags for the label column of a table for evaluation; see `labelled_columns`."""
-    group.add_argument("--label-column", metavar="NAME,…", help="label columns, joined (default: as in training, or guessed)")
+    text = "label columns, joined (default: as in training, or guessed)"
+    group.add_argument("--label-column", metavar="NAME,…", help=text)
     text = 'separator of the labels in a cell; "" for one label per cell (default: as in training)'
     group.add_argument("--label-separator", metavar="TEXT", help=text)
 
