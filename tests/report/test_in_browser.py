@@ -103,7 +103,7 @@ def test_a_table_that_is_too_wide_says_so_and_keeps_its_first_column(tab):
     tab.until(f"getComputedStyle({box}, '::before').content === 'none'")
 
 
-def test_an_audit_breaks_no_word_on_a_desktop(tab, tmp_path):
+def test_an_audit_breaks_no_word_on_a_desktop_and_fills_a_phone(tab, tmp_path):
     names, text = ["module: scipy.interpolate.fitpack_py", "3d-reconstruction-of-buildings"], "A text. " * 30
     data = AuditData(
         Features(csr_matrix((1, 1))), csr_matrix((1, 2)), score=None, texts=[text], names=names, documents=["line 1873"]
@@ -122,6 +122,10 @@ def test_an_audit_breaks_no_word_on_a_desktop(tab, tmp_path):
     most = {names[0]: 3, names[1]: 2}  # broken at a space, a point or a hyphen only
     assert all(count <= most.get(cell, 1) for cell, count in found), found
     assert tab.js("document.body.innerText").count("1 missing label.") == 1
+    show(tab, 390)  # where a finding is a paragraph, all of its parts are as wide as the page
+    widths = tab.js("[...document.querySelectorAll('.findings tbody .label')].map(one => one.clientWidth)")
+    assert min(widths) > 300, widths
+    assert tab.js("getComputedStyle(document.querySelector('.findings tbody th')).boxShadow") == "none"
 
 
 @pytest.mark.parametrize("dark", [False, True])
