@@ -91,6 +91,8 @@ def test_a_folder_of_texts_and_matrices(tmp_path):
     for part, rows in (("trn", [0, 1, 2]), ("tst", [3])):
         (folder / f"X.{part}.txt").write_text("".join(f"text {row}\n" for row in rows))
         save_matrix(folder / f"Y.{part}.npz", csr_matrix(Y[rows]))
+    stored_zero = csr_matrix((np.array([1, 0], np.float32), [0, 2], [0, 2]), shape=(1, 3))
+    save_matrix(folder / "Y.tst.npz", stored_zero)
     (folder / "labels.txt").write_text("a\nb\nc\n")
     store = prepare(folder, tmp_path / "out.sqlite", ALL)
     assert list(store.texts("train")) == ["text 0", "text 1", "text 2"]

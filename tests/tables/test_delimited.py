@@ -69,13 +69,19 @@ def test_rows_of_another_width_are_named(tmp_path):
         ("some longer text here,a\nanother text of a document,b\na third text of a document,a\n", False),
         ("Title,Tags\nsome longer text here,a\nanother text of a document,b\n", True),
         ("1,some longer text here\n0,another text of a document\n", False),
+        (",headline,mood\n0,some longer text here,a\n1,another text of a document,b\n", True),
+        (",headline,mood\nx,some longer text here,a\ny,another text of a document,b\n", False),
+        ("text,label,\nsome longer text here,a,\nanother text of a document,b,\n", True),
+        ("text,label,label\nsome longer text here,a,b\nanother text of a document,b,c\n", True),
+        ("some longer text here,a,a\nanother text of a document,b,c\n", False),
     ],
 )
 def test_a_missing_header_is_noticed(tmp_path, content, header):
     file, rows = _rows(_written(tmp_path, content))
     assert file.header is header
     assert len(rows) == content.count("\n") - header
-    assert file.columns[0] == ("column 1" if not header else content.split(",")[0])
+    assert file.columns[0] == ((header and content.split(",")[0]) or "column 1")
+    assert len(set(file.columns)) == len(file.columns)
 
 
 def test_a_cell_of_five_megabytes(tmp_path):

@@ -129,6 +129,16 @@ def test_dictionaries_are_never_texts_or_labels(tmp_path):
     refused("document 1,500: a dictionary in place of a text", read_documents, frame, "labels")
 
 
+@pytest.mark.parametrize("form", ["split", "index"])
+def test_one_json_object_is_no_table(tmp_path, form):
+    """As pandas' to_json writes in some of its forms."""
+    rows = {str(n): {"text": f"text {n}", "label": "a"} for n in range(9)}
+    split = {"columns": ["text", "label"], "data": [[*row.values()] for row in rows.values()]}
+    table = _written(json.dumps(rows if form == "index" else split))(tmp_path)
+    refused("holds one JSON object", prepare, table, tmp_path / "out.sqlite")
+    refused("holds one JSON object", prepare, table, tmp_path / "out.sqlite")
+
+
 def test_what_is_no_object_in_an_array_is_a_bad_row(tmp_path):
     path = _written("[" + json.dumps(NESTED[0]) + ', "doc", {}]')(tmp_path)
     assert [type(row).__name__ for row in open_source(path).records()] == ["TableRow", "BadRow", "TableRow"]

@@ -21,6 +21,7 @@ from xmc_tf.tables.identity import content_of, store_contents
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader, TableRow, TwoTables
 from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.reading.structured import JsonLines
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import FORMAT, VERSION, TableStore
@@ -262,6 +263,11 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> int:
                 shown = source.done()
     if rows == before == 0:
         raise InputError(f"{source.name} has no rows", expected="one document per row")
+    if rows == 1 and isinstance(getattr(source, "source", source), JsonLines):
+        raise InputError(
+            f"{source.name} holds one JSON object", expected="one object per line, or an array of objects",
+            fix="in pandas, write it by to_json(path, orient='records', lines=True)",
+        )  # fmt: skip
     return rows
 
 

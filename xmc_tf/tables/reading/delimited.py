@@ -1,12 +1,13 @@
 """Read CSV and TSV files with any separator, quotes, line breaks in cells, missing headers and damaged rows."""
 
 import csv
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import IO
 
+from xmc_tf.tables.column_names import LABELS, TEXTS, plain
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.text_files import named, opened_text, text_encoding, unpacked_name, unpacked_size
 
@@ -46,7 +47,11 @@ class DelimitedFile(TableReader):
         self.header = _has_header(rows) if header is None else header
         self.header_is_guessed = header is None
         names = rows[0] if rows and self.header else [""] * (len(rows[0]) if rows else 0)
-        self.columns = [name.strip() or f"column {n}" for n, name in enumerate(names, 1)]
+        names, seen = [name.strip() or f"column {n}" for n, name in enumerate(names, 1)], Counter[str]()
+        self.columns = []
+        for name in names:  # a name that occurs again gets a number, as in pandas
+            self.columns.append(f"{name}.{seen[name]}" if seen[name] else name)
+            seen[name] += 1
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
     def records(self) -> Iterator[TableRow | BadRow]:
@@ -161,15 +166,18 @@ def _separator(lines: list[str], suffix: str) -> str:
 def _has_header(rows: list[list[str]]) -> bool:
     """Guess whether the first row is a header: short, distinct names, no numbers, and different from the other rows."""
     names = [cell.strip() for cell in rows[0]] if rows else [""]
-    if not all(names) or len(set(names)) < len(names):
+    below = [row for row in rows[1:] if len(row) == len(names)]
+    # pandas writes the index of a DataFrame under an empty name.
+    own = names[1:] if not names[0] and below and all(_is_number(row[0]) for row in below) else names
+    usual = any(plain(name) in TEXTS or plain(name) in LABELS for name in own)
+    if not usual and not (own and all(own) and len(set(own)) == len(own)):
         return False
     if any(len(name) > _LONGEST_NAME or _is_number(name) for name in names):
         return False
-    below = [row for row in rows[1:] if len(row) == len(names)]
     if not below:
         return True
     # In a file without a header the first row is like the others: its cells occur below, or are as long as those.
-    occur = any(name in {row[at].strip() for row in below} for at, name in enumerate(names))
+    occur = any(name in {row[at].strip() for row in below} for at, name in enumerate(names) if name)
     longest = max(range(len(names)), key=lambda at: sum(len(row[at]) for row in below))
     mean = sum(len(row[longest]) for row in below) / len(below)
     return not occur and len(names[longest]) <= max(mean / 2, 12)

@@ -79,7 +79,8 @@ class PecosFolder(TableReader):
             for text, a, b in zip(TextFile(texts), Y.indptr, Y.indptr[1:], strict=False):
                 number += 1
                 self.read = number
-                labels = [self._names[at] if self._names else str(at) for at in Y.indices[a:b].tolist()]
+                own = Y.indices[a:b][Y.data[a:b] != 0].tolist()
+                labels = [self._names[at] if self._names else str(at) for at in own]
                 yield TableRow(number, [text, labels])
 
     @staticmethod
