@@ -5,6 +5,7 @@ import pytest
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
+from xmc_tf.tables.label_forms import read_labels
 
 ROWS = [["1", "a long text about something", "x"], ["2", "another long text", "y"], ["3", "a third one of these", "x"]]
 
@@ -183,10 +184,14 @@ def test_a_few_copies_with_other_labels_are_no_pairs():
     assert not choose_columns("t.csv", ["id", "text", "label"], with_ids, each)[0].merges_rows
 
 
-def test_commas_that_separate_no_labels_are_mentioned_if_rows_are_few():
+def test_commas_that_separate_no_labels_are_mentioned_if_rows_are_few(caplog):
+    caplog.set_level("INFO")
     for cells, said in ((["Paris, France", "Rome, Italy"], True), (["Paris, France"] * 40, False), (["a", "b"], False)):
         guesses = choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in cells], ColumnOptions())[1]
         assert any("each cell is one label, although 2 of 2 contain ','" in one for one in guesses) is said
+        caplog.clear()
+        read_labels(cells)
+        assert ("each cell is one label, although 2 of 2 contain ','" in caplog.text) is said
 
 
 def test_the_text_column_may_not_be_the_label_column():

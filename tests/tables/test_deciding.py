@@ -52,6 +52,19 @@ def _linked(folder, name):
     return folder / "data.csv", {}
 
 
+def _folder_of_matrices(folder, name):
+    table = FILES["PECOS's folder"](folder, ROWS)
+    (table / "labels.txt").write_text("\n".join([name, *NAMES[1:]]))
+    return table, {}
+
+
+def _folder_of_uris(folder, name):
+    table = FILES["Annif's folder of URIs"](folder, ROWS)
+    for path in table.glob("*.tsv"):
+        path.write_text(path.read_text().replace(f"\t{NAMES[0]}", f"\t{name}"))
+    return table, {}
+
+
 def _names_called(folder, name):
     return _written(folder, "data.csv", _URIS), {"label_names": _written(folder, name, _SUBJECTS)}
 
@@ -84,6 +97,8 @@ DECIDING = {
     "the encoding of lines": (_read_as(_FASTTEXT.encode("iso8859-2"), _encoding), None, "iso8859-2"),
     "the encoding of the test table": (_two_encodings, None, "utf-8"),
     "the folder of a document": (_two_folders, 20, 25),
+    "a name in a folder of matrices": (_folder_of_matrices, "bread", "bagel"),
+    "a name in a folder of URIs": (_folder_of_uris, "bread", "bagel"),
     "the file of a link": (_linked, "one.csv", "two.csv"),
     "the ending of a vocabulary": (_names_called, "names.ttl", "names.txt"),
 }  # fmt: skip

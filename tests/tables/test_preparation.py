@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 from argparse import ArgumentTypeError
+from contextlib import closing
 from dataclasses import replace
 from unittest import mock
 
@@ -120,6 +121,10 @@ def test_tables_with_different_endings_have_data_sets_of_their_own(tmp_path):
     prepare(table, database_of(table)).close()
     assert database_of(table).name == "data.sqlite"
     assert database_of(other).name == "data.jsonl.sqlite"
+    two = tmp_path / "data.db"  # which cannot be opened without --table
+    with closing(sqlite3.connect(two)) as database:
+        database.executescript("CREATE TABLE a (text, label); CREATE TABLE b (text, label)")
+    assert database_of(two).name == "data.db.sqlite"
     table.rename(tmp_path / "moved.csv")
     database_of(table).rename(tmp_path / "moved.sqlite")
     assert database_of(tmp_path / "moved.csv").name == "moved.sqlite"  # it has the same rows

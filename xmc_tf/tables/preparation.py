@@ -4,6 +4,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ def is_of_another(database: Path, table: Path) -> bool:
     store, name = TableStore.open(database), _name_of(table)
     another = _is_another(store, name, {})
     if another and table.is_file():  # the table may have been renamed
-        another = _is_another(store, name, {"content": content_of(open_source(table))})
+        with suppress(InputError):  # of a table that cannot be opened without flags
+            another = _is_another(store, name, {"content": content_of(open_source(table))})
     store.close()
     return another
 
