@@ -164,7 +164,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         check_pair(texts, truth, arguments.text_path, arguments.label_path)
 
     if parts.head is None:
-        parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
+        added = parts.nr_labels - parts.ranker.nr_labels
+        parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size, added)
     exported = export_model(parts, output, options, warmup, precision=arguments.weights)
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")

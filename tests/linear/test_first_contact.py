@@ -62,6 +62,8 @@ def test_a_k_out_of_reach_is_reported(caplog):
     assert not caplog.text
     model.warn_if_out_of_reach(20, 20, added=2)
     assert "-k 20: the model has only 16 labels" in caplog.text
+    model.warn_if_out_of_reach(20, 2, added=3)
+    assert "with a beam of 2 nodes, at most 15 labels" in caplog.text
 
 
 def test_an_xr_transformer_is_no_linear_model(tmp_path):

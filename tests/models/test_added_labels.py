@@ -11,6 +11,7 @@ from tests.label_names.cases import many
 from tests.refusals import refused
 from tests.serving.cases import assert_export_answers
 from xmc_tf.common.errors import InputError
+from xmc_tf.export import main as export_command
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.incremental.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
@@ -128,11 +129,14 @@ def test_the_command_shows_what_it_would_do(folders, capsys):
     assert not (folders / "no").exists()
 
 
-def test_a_prediction_counts_the_new_labels(folders, capsys, caplog):
+def test_a_prediction_and_an_export_count_the_new_labels(folders, capsys, caplog):
     for k, warned in (("42", False), ("43", True)):
         predict_command(["-m", str(folders / "more"), "-q", "quantum chemistry", "-k", k])
         assert ("the model has only 42 labels" in caplog.text) is warned
     assert capsys.readouterr().out.count("Quantum Chemistry") == 2
+    caplog.clear()
+    export_command(["-m", str(folders / "more"), "-o", str(folders / "all" / "1"), "-k", "42"])
+    assert "the model has only" not in caplog.text
 
 
 def test_names_that_repeat_and_models_without_names(folders):

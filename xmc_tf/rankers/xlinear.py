@@ -181,7 +181,7 @@ class XLinear:
         beam = str(beam_size or self.levels[-2].pred_params.only_topk)
         _LOG.warning(
             "-k %s: with a beam of %s nodes, at most %s labels can be predicted per document; fix: raise -b",
-            f"{only_topk:,}", beam, f"{most:,}",
+            f"{only_topk:,}", beam, f"{most + added:,}",
         )  # fmt: skip
 
     def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
