@@ -1,6 +1,7 @@
 """Databases that cannot be written to: in use by another command, on a full disk, read-only."""
 
 import csv
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables import connections, preparation, writing
 from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
@@ -80,6 +82,26 @@ def test_a_full_disk_leaves_no_half_of_a_run(table, tmp_path):
         record_run(store, Run("", 1.0, "x" * 100_000, "", ""))
     again = TableStore.open(tmp_path / "out.sqlite")
     assert runs_of(again) == []
+
+
+@pytest.mark.parametrize("rows", [200, 2000])
+def test_a_full_disk_leaves_no_part_of_the_labels_and_is_named(tmp_path, rows):
+    """Few rows are written when the file is closed."""
+
+    def write():
+        with LabelFile(tmp_path / "labels.csv", [], 1) as file:
+            for row in range(rows):
+                file.write(row, [], [("baking", 0.5)])
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"labels\.csv") as error:
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.filename == str(tmp_path / "labels.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_commands_that_read_a_table_at_once_do_not_mix(table, tmp_path):

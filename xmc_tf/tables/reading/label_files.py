@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,11 +33,12 @@ class LabelFile:
         if isinstance(source, DelimitedFile) and path.suffix.lower() == ".csv":
             self._separator = ";" if source.separator == ";" else ","
             self._encoding = "utf-8-sig" if source.separator == ";" or source.encoding == "utf-8-sig" else "utf-8"
-        self._placing: AbstractContextManager[Path] = atomic_file(path)
+        self._placing = ExitStack()
 
     def __enter__(self) -> Self:
-        part = self._placing.__enter__()
-        self._file = part.open("w", encoding=self._encoding, errors="replace", newline="")
+        part = self._placing.enter_context(atomic_file(self.path))
+        file = part.open("w", encoding=self._encoding, errors="replace", newline="")
+        self._file = self._placing.enter_context(file)
         self._csv: Any = None
         if self.path.suffix.lower() != ".jsonl":
             self._csv = csv.writer(self._file, delimiter=self._separator)
@@ -61,5 +62,4 @@ class LabelFile:
         return safe_cell(cell, self._separator)
 
     def __exit__(self, *error: Any) -> None:
-        self._file.close()
         self._placing.__exit__(*error)
