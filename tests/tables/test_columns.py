@@ -169,6 +169,11 @@ def test_columns_of_0_and_1_are_labels_if_there_are_enough_of_them():
     named = ColumnOptions(labels="old,new")
     assert [choose_columns("t.csv", ["id", "body", "new", "old"], [row[:4] for row in rows], named)[0].labels_of(row)
             for row in rows[:2]] == [[], ["new"]]  # fmt: skip
+    for yes, no in (("x", ""), ("TRUE", "FALSE"), ("Yes", "no"), ("X", "-"), ("1", "")):
+        marks = [["id", f"a text about the number {n}", (no, yes)[n % 2], "", (no, yes)[n > 4]] for n in range(9)]
+        some = ColumnOptions(labels="new,rare,old")
+        found = choose_columns("t.csv", ["id", "body", "new", "rare", "old"], marks, some)[0]
+        assert [found.labels_of(row) for row in marks[3:6]] == [["new"], [], ["new", "old"]]
     with pytest.raises(InputError, match="column 'price' has values other than 0 and 1"):
         choose_columns("t.csv", ["id", "body", "new", "old", "price"], rows, ColumnOptions(labels="new,price"))
 

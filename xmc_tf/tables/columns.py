@@ -25,7 +25,8 @@ SAMPLE = 20_000
 """Number of rows from which columns are chosen: many, because rows of the same document may be far apart."""
 _FIRST = 1000  # of these rows, for properties that a few rows show
 _SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # maximum numbers of columns, and of characters of a cell, in an error
-_YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false", "")
+_YES = ("1", "1.0", "true", "yes", "x", "wahr", "ja")  # also as spreadsheets and people write them
+_NO = ("0", "0.0", "false", "no", "-", "falsch", "nein", "")
 _LEAST_COLUMNS = 3  # minimum number of columns of 0 and 1 that are labels if there are others too, such as prices
 _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
 _RECORDS = 0.01  # share of a column's cells that may hold dictionaries; their rows are left out
@@ -219,6 +220,7 @@ class _Choice:
             others = [at for at in places if not _are_zeros_and_ones(row[at] for row in self.rows)]
             if len(places) == 1 or len(others) == len(places):
                 return tuple(dict.fromkeys(places)), []
+            others = [at for at in others if any(_seen(row[at]).strip() for row in self.rows)]  # a rare label
             if others:
                 raise InputError(
                     f"{self.name}: column {columns[others[0]]!r} has values other than 0 and 1",
