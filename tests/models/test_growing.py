@@ -231,6 +231,11 @@ def test_documents_that_the_model_has_are_left_out(model, data, tmp_path, capsys
     other = csr_matrix(np.roll(Y[:2].toarray(), 1, axis=1))
     assert model.with_documents(texts[:2], other, threads=1).training_data.nr_documents == 292
     assert "2 of 2 documents are in the model with other labels and are appended beside them" in caplog.text
+    assert "further labels" not in caplog.text
+    row = int(np.flatnonzero(np.diff(Y[:290].indptr) > 1)[0])
+    fewer = csr_matrix(([1.0], ([0], Y[row].indices[:1])), shape=(1, Y.shape[1]))
+    refused("already has all of these 1 documents", model.with_documents, [texts[row]], fewer)
+    assert "1 of 1 documents have further labels in the model, which stay" in caplog.text
     model.save(tmp_path / "model")
     lines = [f"{text},{'|'.join(names[at] for at in Y[row].indices)}" for row, text in enumerate(texts[:293])]
     (tmp_path / "table.csv").write_text("\n".join(["text,label", *lines]))

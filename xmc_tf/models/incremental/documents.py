@@ -59,7 +59,13 @@ def with_documents(
 
 def _new_rows(training: TrainingData, X: Features, Y: csr_matrix) -> np.ndarray:
     """Return the documents that the model does not have yet with these labels; raise an error if there are none."""
-    known, others = training.holds(X, Y)
+    known, others, wider = training.holds(X, Y)
+    correct = "correct them (xmc-tf append --accepted, in Python: with_corrections)"
+    if wider.any():
+        _LOG.warning(
+            "%s of %s documents have further labels in the model, which stay; to remove these, %s",
+            f"{wider.sum():,}", f"{len(known):,}", correct,
+        )  # fmt: skip
     if known.all():
         raise InputError(
             f"the model already has all of these {len(known):,} documents with these labels",
@@ -73,8 +79,7 @@ def _new_rows(training: TrainingData, X: Features, Y: csr_matrix) -> np.ndarray:
     if others.any():
         _LOG.warning(
             "%s of %s documents are in the model with other labels and are appended beside them; to replace the "
-            "labels, correct them (xmc-tf append --accepted, in Python: with_corrections)",
-            f"{others.sum():,}", f"{len(known):,}",
+            "labels, %s", f"{others.sum():,}", f"{len(known):,}", correct,
         )  # fmt: skip
     return np.flatnonzero(~known)
 

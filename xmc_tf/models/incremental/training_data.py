@@ -105,13 +105,20 @@ class TrainingData:
                 found.append(row)
         return [places[key] for key in keys]
 
-    def holds(self, X: Features, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each document, whether a row with its features has all its labels, and whether one has not."""
-        mine, labels = (np.split(one.indices, one.indptr[1:-1]) for one in (self.Y, Y))
-        known = [[{*own} <= {*mine[row]} for row in rows] for own, rows in zip(labels, self.rows_like(X), strict=True)]
-        same, there = np.array([(any(own), bool(own)) for own in known], bool).reshape(-1, 2).T
+    def holds(self, X: Features, Y: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Compare documents with the rows that have their features.
+
+        Returns, for each document, whether a row has all its labels, whether it is there with other labels only, and
+        whether all rows with its labels have further ones.
+        """
+        mine, labels = ([{*own} for own in np.split(one.indices, one.indptr[1:-1])] for one in (self.Y, Y))
+        found = [[mine[row] for row in rows] for rows in self.rows_like(X)]
+        pairs = zip(labels, found, strict=True)
+        marks = [(bool(sets), any(own <= one for one in sets), own in sets) for own, sets in pairs]
+        there, known, same = np.array(marks, bool).reshape(-1, 3).T
         # Documents of which no word is known have the same features, but need not be the same.
-        return same & (np.diff(csr_matrix(X.sparse).indptr) > 0), there & ~same
+        comparable = np.diff(csr_matrix(X.sparse).indptr) > 0
+        return known & comparable, there & ~known, known & comparable & ~same
 
     def save(self, place: Path) -> None:
         save_matrix(place / "X.npz", self.X)
