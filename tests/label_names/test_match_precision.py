@@ -9,7 +9,8 @@ from scipy.sparse import csr_matrix
 from tests.label_names.cases import many
 from tests.refusals import refused
 from xmc_tf.label_names import LabelNames, label_vocabulary
-from xmc_tf.label_names.find_mentions import find_matches
+from xmc_tf.label_names.find_mentions import count_documents, find_matches
+from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.label_names import _FILE
 from xmc_tf.label_names.match_precision import count_matches, is_right
@@ -161,14 +162,27 @@ def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_the
     assert mentions.rows.max() < 90
     found_there = held_out_worths(mentions, folds, Y.shape)
     whole, _ = LabelNames.learn(names, texts, Y)
+    words = words_of_names(label_vocabulary(names).names, whole.index.labels, whole.reading)
+    counts = count_documents(words.words, texts, whole.reading)
+    index = build_index(words, np.maximum(counts - 1, 0), len(texts) - 1)  # without the document itself
     for fold in folds:
         others = np.setdiff1d(np.arange(len(texts)), fold)
-        found = find_matches(whole.index, [texts[row] for row in others], whole.reading)
-        counted = count_matches(
-            whole.index,
-            found,
-            is_right(whole.index, found, Y[others]),
-            np.bincount(Y[others].indices, minlength=Y.shape[1]),
-        )
-        elsewhere = dataclasses.replace(whole, precision=counted.precision())
+        found = find_matches(index, [texts[row] for row in others], whole.reading)
+        documents = np.bincount(Y[others].indices, minlength=Y.shape[1])
+        counted = count_matches(index, found, is_right(index, found, Y[others]), documents)
+        elsewhere = dataclasses.replace(whole, index=index, precision=counted.precision())
         assert (found_there[fold] != precisions(elsewhere, [texts[row] for row in fold])).nnz == 0
+
+
+def test_a_held_out_document_sees_names_as_rare_as_in_the_others():
+    names, texts, Y = many()
+    mentions = LabelNames.learn(names, texts, Y, folds=[np.arange(20)])[1]
+    seen = 0
+    for row in range(20):
+        others = np.setdiff1d(np.arange(len(texts)), [row])
+        as_new = LabelNames.learn(names, [texts[one] for one in others], Y[others])[0].mentions([texts[row]])
+        held_out, as_new = mentions.only((mentions.rows == row) & mentions.full), as_new.only(as_new.full)
+        assert held_out.labels.tolist() == as_new.labels.tolist()
+        assert held_out.rarity.tolist() == as_new.rarity.tolist()
+        seen += len(as_new.rows)
+    assert seen > 20

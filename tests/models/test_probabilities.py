@@ -56,14 +56,17 @@ def of_one_document_each(first, last, rng):
 
 
 def test_a_promise_is_kept_if_most_labels_have_one_document():
-    """The label of a held-out document is in the vocabulary because of it; labels of new documents are not."""
+    """The label of a held-out document is in the vocabulary because of it; labels of new documents are not.
+
+    Its name may be as rare as can be because no other document has it. A new document that mentions it is another.
+    """
     rng = np.random.default_rng(0)
-    model = XRLinear.train(*of_one_document_each(0, 600, rng), threads=1, effort="fast")
-    texts, labels = of_one_document_each(600, 1600, rng)
-    for promised in (0.3, 0.4, 0.5):
+    model = XRLinear.train(*of_one_document_each(0, 1000, rng), threads=1, effort="fast")
+    texts, labels = of_one_document_each(1000, 2000, rng)
+    for promised in (0.3, 0.4, 0.45, 0.5):
         found = model.best(texts, min_precision=promised)
         right = [name in true for row, true in zip(found, labels, strict=True) for name, _ in row]
-        assert len(right) > 200
+        assert len(right) > 50
         assert np.mean(right) >= promised
     refused(r"cannot promise a precision of 0\.7", model.best, texts, min_precision=0.7)
 
