@@ -45,7 +45,7 @@ def train(texts: list[str], labels: list[list[str]], encoder: str, folder: Path)
 
 def use(model: Model, texts: list[str], labels: list[list[str]], folder: Path) -> float:
     """Evaluate and export a model, and return its precision at 1."""
-    print(model.evaluate(texts, labels, ks=[1, 3, 5]))
+    print(model.evaluate(texts, labels, ks=[1, 3, 5], rows="all"))
     for text, best in zip(texts, model.best(texts[:3], k=2), strict=False):
         print(text[:40], [f"{name}: {score:.2f}" for name, score in best])
     if isinstance(model, XTransformer):
@@ -53,7 +53,7 @@ def use(model: Model, texts: list[str], labels: list[list[str]], folder: Path) -
     print(f"{model.tree.nr_labels} labels in {model.tree.depth} levels, trained with seed {model.metadata.seed}")
     exported = model.export(folder / "1", only_topk=5, precision="fp16")
     print(exported.table())
-    return model.evaluate(texts, labels).at("P", 1)
+    return model.evaluate(texts, labels, rows="all").at("P", 1)
 
 
 def main(folder: str, texts: str, labels: str) -> float:

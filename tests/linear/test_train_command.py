@@ -177,7 +177,8 @@ def test_a_parameter_file_says_what_features_are_made(corpus, tmp_path, capsys):
 def test_text_in_names_out(text_model, corpus):
     model = XRLinear.load(text_model)
     assert model.reads_text
-    assert {path.name for path in text_model.iterdir()} == {"params.json", "labels.txt", "tree", "features", "ranker"}
+    parts = {"params.json", "labels.txt", "tree", "features", "ranker", "documents"}
+    assert {path.name for path in text_model.iterdir()} == parts
     ((best, score), *_), (other, *_) = model.best(["the library libraries", b"a kitchen kitchens"], k=3)
     assert best == "library 1"
     assert other[0] == "kitchen 1"

@@ -159,7 +159,7 @@ def test_texts_in_every_form(model, other, classifier, form, tmp_path):
     assert (XRLinear.train(_texts(form, tmp_path), LABELS, params=PARAMS).predict(TITLES) != expected).nnz == 0
     assert (model.predict(_texts(form, tmp_path)) != expected).nnz == 0
     assert model.best(_texts(form, tmp_path), k=1) == model.best(TITLES, k=1)
-    assert model.evaluate(_texts(form, tmp_path), LABELS, ks=(1,)).at("P", 1) == 1
+    assert model.evaluate(_texts(form, tmp_path), LABELS, ks=(1,), rows="all").at("P", 1) == 1
     grown = other.with_documents(_texts(form, tmp_path), LABELS)
     assert (grown.predict(TITLES) != other.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
     assert classifier.predict(_texts(form, tmp_path)) == classifier.predict(TITLES)
@@ -174,7 +174,7 @@ def test_labels_in_every_form(model, other, classifier, form):
     trained = XRLinear.train(TITLES, LISTS[form](), params=PARAMS)
     assert trained.names == NAMES
     assert (trained.predict(TITLES) != model.predict(TITLES)).nnz == 0
-    assert model.evaluate(TITLES, LISTS[form](), ks=(1,)).at("P", 1) == 1
+    assert model.evaluate(TITLES, LISTS[form](), ks=(1,), rows="all").at("P", 1) == 1
     grown = other.with_documents(TITLES, LISTS[form]())
     assert (grown.predict(TITLES) != other.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, LISTS[form]())
@@ -194,7 +194,7 @@ def test_a_dense_matrix_is_one_of_indicators(model):
     dense = XRLinear.train(TITLES, MATRIX.toarray(), params=PARAMS)
     assert dense.names is None
     assert (dense.predict(TITLES) != XRLinear.train(TITLES, MATRIX, params=PARAMS).predict(TITLES)).nnz == 0
-    assert model.evaluate(TITLES, MATRIX.toarray(), ks=(1,)).at("P", 1) == 1
+    assert model.evaluate(TITLES, MATRIX.toarray(), ks=(1,), rows="all").at("P", 1) == 1
 
 
 @pytest.mark.parametrize("form", FRAMES)
@@ -205,8 +205,8 @@ def test_tables_in_every_form(model, framed, other, classifier, form):
         assert (trained.predict(TITLES) != expected).nnz == 0
     assert (framed.predict(FRAMES[form](COLUMNS)) != expected).nnz == 0
     assert framed.best(FRAMES[form](COLUMNS), k=2) == model.best(TITLES, k=2)
-    assert framed.evaluate(FRAMES[form](COLUMNS), ks=(1,)).at("P", 1) == 1
-    assert framed.evaluate(FRAMES[form](COLUMNS), "subjects", ks=(1,)).at("P", 1) == 1
+    assert framed.evaluate(FRAMES[form](COLUMNS), ks=(1,), rows="all").at("P", 1) == 1
+    assert framed.evaluate(FRAMES[form](COLUMNS), "subjects", ks=(1,), rows="all").at("P", 1) == 1
     assert other.with_documents(FRAMES[form](COLUMNS), "subjects", text="title").nr_labels == 3
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(FRAMES[form](COLUMNS), "subjects")
     assert fitted.predict(FRAMES[form](COLUMNS)) == classifier.predict(TITLES)
@@ -219,7 +219,18 @@ def test_one_text_and_one_row(framed):
         assert framed.best(one, k=2) == expected
         assert framed.explain(one, k=1) == framed.explain(TITLES[0], k=1)
         assert framed.predict(one).shape == (1, 3)
-    assert framed.evaluate(TITLES[0], "baking", ks=(1,)).documents == 1
+    assert framed.evaluate(TITLES[0], "baking", ks=(1,), rows="all").documents == 1
+
+
+def test_a_model_is_measured_on_documents_it_was_not_trained_on(framed, tmp_path, caplog):
+    framed.save(tmp_path / "model")
+    for model in (framed, XRLinear.load(tmp_path / "model")):
+        caplog.clear()
+        new = {"title": [*TITLES, "rye bread for all"], "subjects": [*JOINED, "baking"]}
+        assert model.evaluate(new, ks=(1,)).documents == 1
+        assert "4 of 5 documents were used in training" in caplog.text
+        assert model.evaluate(new, ks=(1,), rows="all").documents == 5
+        refused("all of these 4 documents were used in training", model.evaluate, COLUMNS)
 
 
 def test_the_columns_of_the_training_are_part_of_the_model(framed, tmp_path):
@@ -251,7 +262,9 @@ def test_missing_texts_are_empty_ones_and_counted(model, classifier, caplog):
 
 
 def test_labels_that_the_model_does_not_know_are_misses(model, caplog):
-    found = model.evaluate(TITLES, [["baking", "bread", "yeast"], ["gardening", "basil"], [], None], ks=(2,))
+    found = model.evaluate(
+        TITLES, [["baking", "bread", "yeast"], ["gardening", "basil"], [], None], ks=(2,), rows="all"
+    )
     assert (
         "2 of the labels are unknown to the model and count as misses: 'basil', 'yeast' (in 2 documents)" in caplog.text
     )

@@ -73,7 +73,7 @@ def test_near_misses_on_a_table_and_in_its_report(model, tmp_path, capsys):
         "text,label\n" + "".join(f"about {text} and number {at},{label}\n" for at, (text, label) in enumerate(rows)),
         "utf-8",
     )
-    flags = ["-m", str(model), "--text-column", "text", "--label-column", "label", "-k", "1"]
+    flags = ["-m", str(model), "--text-column", "text", "--label-column", "label", "-k", "1", "--rows", "all"]
     run_evaluate([str(table), *flags, "--json", "--report", str(tmp_path / "report")])
     system = json.loads(capsys.readouterr().out)["systems"][0]
     assert [system[name] for name in ("P@1", "P-near@1", "P-sibling@1")] == [0.25, 0.5, 0.75]

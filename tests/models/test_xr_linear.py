@@ -56,11 +56,11 @@ def test_evaluate_takes_labels_as_train_does(corpus):
     texts, Y, names = TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz"), load_names(corpus / "labels.txt")
     by_name = [[names[label] for label in row.indices] for row in Y.tocsr()]
     model = XRLinear.train(texts, by_name, names=names, params=PARAMS)
-    found = model.evaluate(texts, by_name)
+    found = model.evaluate(texts, by_name, rows="all")
     assert found.ks == (1, 3, 5, 10)
     expected = evaluate(Y, model.predict(texts, only_topk=12), ks=(1, 3, 5, 10))
-    assert str(found) == str(expected) == str(model.evaluate(texts, Y))
-    assert model.evaluate(texts, Y, ks=[3]).at("R", 3) == expected.at("R", 3)
+    assert str(found) == str(expected) == str(model.evaluate(texts, Y, rows="all"))
+    assert model.evaluate(texts, Y, ks=[3], rows="all").at("R", 3) == expected.at("R", 3)
     refused("different numbers of documents", model.evaluate, texts, Y[:5])
     refused("the cut-offs k are invalid", model.evaluate, texts, Y, ks=[])
 

@@ -56,10 +56,10 @@ def vectors(model_folder, texts, tmp_path):
 
 def test_the_folder_is_whole_and_portable(corpus, frozen, tuned):
     assert {path.name for path in frozen.folder.iterdir()} == {
-        "params.json", "labels.txt", "tree", "features", "encoder", "ranker"
+        "params.json", "labels.txt", "documents", "tree", "features", "encoder", "ranker"
     }  # fmt: skip
     assert {path.name for path in tuned.folder.iterdir()} == {
-        "params.json", "tree", "features", "encoder", "head", "ranker"
+        "params.json", "documents", "tree", "features", "encoder", "head", "ranker"
     }  # fmt: skip
     for model in (frozen, tuned):
         text = (model.folder / "params.json").read_text()
@@ -318,7 +318,7 @@ def test_an_encoder_without_rankers_and_from_where_an_interrupted_training_resum
     assert "step 2 of 8" not in caplog.text
 
     model = XTransformer.load(tmp_path / "m")
-    assert {path.name for path in model.folder.iterdir()} == {"params.json", "tree", "encoder", "head"}
+    assert {path.name for path in model.folder.iterdir()} == {"params.json", "documents", "tree", "encoder", "head"}
     assert model.matcher.level == 1  # 4 nodes, and not the 8 below them
     texts, _ = texts_and_labels(corpus, "tst")
     assert model.encode(texts).shape == (60, 16)

@@ -2,18 +2,15 @@
 
 import logging
 import time
-from pathlib import Path
 
-from xmc_tf.common.folders.model_parts import DOCUMENTS
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.table_job import TableJob, data_set_of, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
-from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.results import predict_over_ranks, rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Record, Stages
+from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tables.runs import flat_parameters, now
@@ -49,14 +46,6 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     )  # fmt: skip
     model = XTransformer._train_in_stages(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
-
-    def keep_documents(folder: Path) -> Record:
-        known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
-        known.save(folder / DOCUMENTS)
-        return {"said": f"{len(known.keys):,} different texts"}
-
-    source = {name: store.meta(name) for name in ("source", "columns", "splits")}
-    model.parts[DOCUMENTS] = stages.run("documents", keep_documents, inputs=source).folder / DOCUMENTS
     if store.count("test"):
         model.metadata = model.metadata.with_examples(list(store.texts("test")[:3]))
     on_first_rank(communicator, lambda: model.save(job.model))

@@ -22,7 +22,7 @@ from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announceme
 from xmc_tf.jobs.table_job import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
-from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
+from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
@@ -75,8 +75,7 @@ def train_on_table(job: TableJob, options: LinearOptions, ranks: int = 1) -> str
     texts = None if store.nr_features else store.texts("test")
     if store.count("test") and texts is not None:
         model.metadata = model.metadata.with_examples(list(texts[:_EXAMPLES]))
-    trained = features.texts
-    (model if trained is None else model.knowing(TrainedDocuments.of(trained))).save(job.model)
+    model.save(job.model)
     predicted = None
     with _timed(seconds, "testing"):
         if store.count("test"):

@@ -114,7 +114,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they came from a table."""
+        """The documents that the model was trained on, if they were texts."""
 
     @property
     @abstractmethod
@@ -285,9 +285,10 @@ class Model(ABC):
     ) -> "Measures":
         """Measure how well the model predicts documents with known labels.
 
-        Documents that the model was trained on are left out, and a warning counts them, if the model has a record of
-        them: models trained on a table by ``xmc-tf train`` have. So are documents without a text or, if labels are
-        names, without a label; in a matrix of labels, a document without any counts as 0.
+        Documents that the model was trained on are left out, and a warning counts them. They are recognized by their
+        texts; models that read features, and those trained on texts before version 0.3, have no record of them.
+        Documents without a text are left out too and, if labels are names, those without a label; in a matrix of
+        labels, a document without any counts as 0.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))

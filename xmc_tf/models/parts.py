@@ -162,7 +162,7 @@ class LazyModelFolder:
 
     @property
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they came from a table."""
+        """The documents that the model was trained on, if they were texts."""
         return TrainedDocuments.load(self.parts[DOCUMENTS]) if DOCUMENTS in self.parts else None
 
     @cached_property

@@ -9,7 +9,16 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, RANKERS_SCORE_NEW, TRAINING
+from xmc_tf.common.folders.model_parts import (
+    DOCUMENTS,
+    ENCODER,
+    FUSION,
+    HIERARCHY,
+    NAMES,
+    RANKER,
+    RANKERS_SCORE_NEW,
+    TRAINING,
+)
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, as_features
@@ -20,6 +29,7 @@ from xmc_tf.models.evidence_stage import evidence_stage
 from xmc_tf.models.explaining.explain import explain_encoded, one_text
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
+from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
@@ -30,7 +40,7 @@ from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import is_chosen
-from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
+from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.ranks.choosing import choose_communicator
@@ -197,6 +207,15 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
 
             stage = stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
             model.parts[HIERARCHY] = stage.folder / HIERARCHY
+
+        def keep_documents(folder: Path) -> Record:
+            known = TrainedDocuments.of(text for part in read for text in part.texts)
+            known.save(folder / DOCUMENTS)
+            return {"said": f"{len(known.keys):,} different texts"}
+
+        read = [inputs.documents] if inputs.validation is None else [inputs.documents, inputs.validation]
+        stage = stages.run("documents", keep_documents, inputs={"texts": [checksum(part.texts) for part in read]})
+        model.parts[DOCUMENTS] = stage.folder / DOCUMENTS
         return model
 
     def _save(self, folder: Path) -> None:

@@ -52,7 +52,7 @@ PARTS = (
          "if scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
     ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, if a vocabulary has them",
          "data.vocabularies.LabelHierarchy"),
-    ModelPart(DOCUMENTS, r"keys\.npy", "digests of the texts of the training documents, if they came from a table",
+    ModelPart(DOCUMENTS, r"keys\.npy", "digests of the texts of the training documents",
          "models.growing"),
     ModelPart(TRAINING, r"[XY]\.npz|is_name\.npy", "features and labels of training documents and names, for growing",
          "models.growing.TrainingData"),

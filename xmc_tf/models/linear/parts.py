@@ -75,7 +75,7 @@ class LinearParts:
 
     @property
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they came from a table; read from disk at each access."""
+        """The documents that the model was trained on, if they were texts; read from disk at each access."""
         place = None if self.folder is None else self.folder / DOCUMENTS
         return self.own_documents or (TrainedDocuments.load(place) if place is not None and place.is_dir() else None)
 

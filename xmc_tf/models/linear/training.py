@@ -17,7 +17,7 @@ from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
-from xmc_tf.models.incremental.training_data import TrainingData
+from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.first_use import wait_for_kernels
 from xmc_tf.models.linear.parts import LinearParts
@@ -158,6 +158,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     return LinearParts(
         rankers_of(rankers), trees[0], names or None, metadata, own_tfidf=tfidf, evidence=evidence,
         more_trees=trees[1:], own_training=kept, hierarchy=data.hierarchy,
+        own_documents=None if data.texts is None or executor.communicator.rank else TrainedDocuments.of(data.texts),
     )  # fmt: skip
 
 
