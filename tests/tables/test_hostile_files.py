@@ -7,12 +7,15 @@ import lzma
 import shutil
 import sqlite3
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.files import read_only
 from tests.refusals import refused
 from tests.tables.test_preparation import ALL_TRAINING, _content, _csv
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import save_matrix
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
@@ -30,6 +33,23 @@ def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
     path.write_bytes(content.encode("latin-1"))
     assert text_encoding(path) == "cp1252"
     assert "is read as Windows-1252 (--encoding)" in caplog.text
+
+
+def test_documents_of_a_folder_that_are_no_utf8_are_counted(tmp_path, caplog):
+    for name, content in (("a", "Bäume".encode()), ("b", "Wälder".encode("latin-1"))):
+        (tmp_path / f"{name}.txt").write_bytes(content)
+        (tmp_path / f"{name}.key").write_text("a label\n")
+    source = open_source(tmp_path)
+    assert [row.cells[0] for _ in range(2) for row in source.records()] == ["Bäume", "W\ufffdlder"] * 2
+    assert (
+        caplog.text.count("characters of 1 documents are not UTF-8 and become U+FFFD; the first document: b.txt") == 1
+    )
+
+
+def test_a_folder_of_texts_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "X.trn.txt").write_bytes(b"W\xe4lder\n" * 12)
+    save_matrix(tmp_path / "Y.trn.npz", csr_matrix(np.ones((12, 1), np.float32)))
+    refused(r"X\.trn\.txt is not UTF-8\n.*\n.*12 of 12 lines", open_source, tmp_path)
 
 
 def test_the_encoding_of_a_gzipped_file_can_be_set(tmp_path):

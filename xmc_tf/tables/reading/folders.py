@@ -1,5 +1,6 @@
 """Read folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +11,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
+_LOG = logging.getLogger(__name__)
+
 
 class AnnifFolder(TableReader):
     """A document corpus: a text ``name.txt`` has its labels in ``name.tsv`` (uri, label) or ``name.key`` (labels)."""
 
     kind = "Annif's document folder"
+    _has_warned = False
     unit = "documents"
     columns = ("text", "labels")
 
@@ -30,12 +34,21 @@ class AnnifFolder(TableReader):
             )
 
     def records(self) -> Iterator[TableRow | BadRow]:
+        damaged: list[str] = []
         for number, path in enumerate(self._texts, 1):
             self.read = number
             if (subjects := _subjects_file(path)) is None:
                 yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
                 continue
-            yield TableRow(number, [_text(path), list(_subjects(subjects))])
+            cells = [_text(path), list(_subjects(subjects))]
+            damaged += [path.name] if any("\ufffd" in one for one in (cells[0], *cells[1])) else []
+            yield TableRow(number, cells)
+        if damaged and not self._has_warned:
+            self._has_warned = True
+            _LOG.warning(
+                "%s: characters of %s documents are not UTF-8 and become U+FFFD; the first document: %s; convert them, "
+                "for example with iconv", self.name, f"{len(damaged):,}", damaged[0],
+            )  # fmt: skip
 
     @property
     def label_names(self) -> Mapping[str, str]:
@@ -112,8 +125,9 @@ def _text(path: Path) -> str:
 def _labels_of(texts: Path, names: list[str] | None) -> csr_matrix:
     path = _labels_file(texts)
     Y = csr_matrix(load_matrix(path, name="labels"))
-    documents = len(TextFile(texts))
-    if Y.shape[0] != documents:
+    file = TextFile(texts)
+    file.check()
+    if Y.shape[0] != (documents := len(file)):
         raise InputError(
             f"{path} does not fit {texts.name}", expected=f"{documents:,} rows, one per line of the texts",
             received=f"{Y.shape[0]:,}",
