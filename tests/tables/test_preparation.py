@@ -236,6 +236,25 @@ def test_names_in_a_folder_of_annif_are_names_of_labels(tmp_path, caplog):
     assert documents_of_source(open_source(folder), without, labelled=True)[1][-1] == ["uri:1", "uri:5", "uri:6"]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1\tbaking\n2\n3\tsailing\n", "most lines have a tab after an identifier, line 2 has none"),
+        ("id,name\n0,baking\n1,sailing\n2,soup\n", "a comma after an identifier, line 1 has none"),
+        ('"0";"baking"\n"1";"sailing"\n', "most lines have a comma after an identifier\n"),
+    ],
+)
+def test_names_that_would_be_those_of_other_labels_are_refused(tmp_path, content, message):
+    (tmp_path / "names.txt").write_text(content)
+    refused(message, writing.load_label_names, tmp_path / "names.txt")
+
+
+def test_names_may_be_in_any_encoding(tmp_path):
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        (tmp_path / "names.txt").write_bytes("0\tÖko\r\n1\tBäume, Wälder\r\n".encode(encoding))
+        assert writing.load_label_names(tmp_path / "names.txt") == {"0": "Öko", "1": "Bäume, Wälder"}
+
+
 def test_label_names_stay_distinct(tmp_path):
     (tmp_path / "names.txt").write_text("X\nX (2)\nX\n")
     names = writing.load_label_names(tmp_path / "names.txt")

@@ -1,6 +1,7 @@
 """Write the rows of a table to its database."""
 
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.columns import Columns
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.structured import JsonLines
-from xmc_tf.tables.reading.text_files import opened
+from xmc_tf.tables.reading.text_files import opened, opened_text, text_encoding
 from xmc_tf.tables.splits import text_key
 from xmc_tf.tables.store import TableStore
 
 NO_TEXT, NO_LABEL = "no text", "no label"
 _HEADER = ["line", "reason", "start"]
 _TITLES = ("title", "name", "label")
+_IDENTIFIERS = {"a tab": r"\s*\S[^\t]*\t", "a comma": r"""\s*["']?\d+["']?\s*[,;]"""}  # at the start of a line
 
 
 def list_bad_rows(store: TableStore) -> Path | None:
@@ -59,14 +61,27 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
         at = source.columns.index(key)
         lines = [str(row.cells[at] or "") if isinstance(row, TableRow) else "" for row in source.records()]
     else:
-        with opened(path) as file:
-            lines = file.read().decode("utf-8-sig", "replace").splitlines()
+        with opened_text(path, text_encoding(path)) as text:
+            lines = text.read().splitlines()
     pairs = [line.split("\t", 1) for line in lines if line.strip()]
     if pairs and all(len(pair) == 2 and pair[0].strip() for pair in pairs) and not is_json:
-        found = [(identifier.strip(), name) for identifier, name in pairs]
-    else:
-        found = [(str(number), line) for number, line in enumerate(lines)]
-    return _distinct(found, path)
+        return _distinct([(identifier.strip(), name) for identifier, name in pairs], path)
+    if not is_json:
+        _refuse_identifiers([(number, line) for number, line in enumerate(lines, 1) if line.strip()], path)
+    return _distinct([(str(number), line) for number, line in enumerate(lines)], path)
+
+
+def _refuse_identifiers(lines: list[tuple[int, str]], path: Path) -> None:
+    """Raise an error if most lines begin with an identifier: counted by lines, labels would have the names of others."""
+    for mark, start in _IDENTIFIERS.items():
+        others = [(number, line) for number, line in lines if not re.match(start, line)]
+        if 2 * len(others) < len(lines):
+            number, line = (others or lines)[0]
+            raise InputError(
+                f"{path}: most lines have {mark} after an identifier" + (f", line {number} has none" if others else ""),
+                expected="lines of identifier, tab and name; or one name per line", received=repr(line[:80]),
+                fix="separate identifiers and names by tabs in all lines",
+            )  # fmt: skip
 
 
 def names_of_labels(source: TableReader, path: str | Path | None, language: str | None) -> dict[str, str] | None:
