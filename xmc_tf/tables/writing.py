@@ -72,7 +72,7 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
 
 
 def _refuse_identifiers(lines: list[tuple[int, str]], path: Path) -> None:
-    """Raise an error if most lines begin with an identifier: counted by lines, labels would have the names of others."""
+    """Raise an error if most lines begin with an identifier: counted by lines, labels would have names of others."""
     for mark, start in _IDENTIFIERS.items():
         others = [(number, line) for number, line in lines if not re.match(start, line)]
         if 2 * len(others) < len(lines):
