@@ -8,12 +8,14 @@ import pytest
 from tests.linear.command_data import run_train, write_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix
+from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.report import ReportInputs, make_report
 from xmc_tf.report.command import main
 from xmc_tf.report.page.labels import highlighted
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.splits import SplitOptions
+from xmc_tf.tables.store import TableStore
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +80,17 @@ def test_the_command_compares_models(corpus, tmp_path, capsys):
     first, second = data["evaluation"]["systems"]
     assert first["name"] != second["name"]
     assert first["P@1"] == second["P@1"]
+
+
+def test_documents_of_the_training_are_counted_and_on_no_card(corpus, tmp_path, caplog):
+    """The test documents of a data set that was divided again, or that were appended to the model."""
+    texts = list(TableStore.open(corpus / "table.sqlite").texts("test"))
+    for name, seen in (("seen", texts[1:]), ("unseen", ["another text"])):
+        XRLinear.load(corpus / "model").knowing(TrainedDocuments.of(seen)).save(tmp_path / name)
+        main([str(corpus / "table.sqlite"), "-m", str(tmp_path / name), "-o", str(tmp_path / f"of {name}")])
+        assert (tmp_path / name / "README.md").exists() == (name == "unseen")
+    assert f"{len(texts) - 1} of {len(texts)} documents were used in training; metrics" in caplog.text
+    assert caplog.text.count("used in training") == 1
 
 
 @pytest.mark.parametrize(

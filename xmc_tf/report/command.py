@@ -23,7 +23,7 @@ from xmc_tf.tables.store import TableStore
 _DESCRIPTION = """Write a report on one or several models: one HTML page, and its data as JSON and CSV.
 
     python -m xmc_tf.report.command data.sqlite -m model -o report
-    python -m xmc_tf.report.command data.sqlite -m small large -o report --split validation
+    python -m xmc_tf.report.command data.sqlite -m small large -o report
 
 The documents are in a data set that xmc-tf prepare or xmc-tf train has made from a table. Labels of model and data set
 are matched by name; a label that the model does not know counts as not found. For predictions in files, use
@@ -57,9 +57,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     split = arguments.split
     if not store.count(split):
         raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one document")
+    inputs = _inputs(arguments, store)
     # A model card must not measure documents that may have been used in training.
-    card = arguments.model_folder[0] if split == TEST else None
-    path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)
+    trained = None if inputs.model is None else inputs.model.trained_documents
+    seen = trained is not None and trained.include(store.texts(split)).any()
+    card = None if split != TEST or seen else arguments.model_folder[0]
+    path = write_report(inputs, arguments.output, model_folder=card, data=store.path.name)
     print(path)
 
 
@@ -73,6 +76,8 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
     for folder in folders:
         model = load(folder)
         first = first or model
+        if (trained := model.trained_documents) is not None:
+            trained.warn_of(texts, f"{folder}, {split} documents of {store.path.name}")
         to = np.array([column.setdefault(name, len(column)) for name in _names_of(model, folder, names)])
         found.append((model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size), to))
     shape = (len(texts), len(column))
