@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.linear.command_data import run_train, write_corpus
 from xmc_tf.common.errors import InputError
@@ -91,6 +92,9 @@ def test_documents_of_the_training_are_counted_and_on_no_card(corpus, tmp_path, 
         assert (tmp_path / name / "README.md").exists() == (name == "unseen")
     assert f"{len(texts) - 1} of {len(texts)} documents were used in training; metrics" in caplog.text
     assert caplog.text.count("used in training") == 1
+    model = XRLinear.load(tmp_path / "seen")
+    ReportInputs.of_model(model, texts, csr_matrix((len(texts), model.nr_labels)), "In Python")
+    assert caplog.text.count("used in training") == 2
 
 
 @pytest.mark.parametrize(

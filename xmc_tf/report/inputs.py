@@ -121,11 +121,13 @@ class ReportInputs:
 
         Args:
             model: the model.
-            texts: documents that were not used for training.
+            texts: documents that were not used for training; a warning counts others, if the model has a record of them.
             truth: true labels of the documents, a matrix of documents × labels.
             title: title of the report.
             **more: other arguments of the class.
         """
+        if (trained := model.trained_documents) is not None:
+            trained.warn_of(texts, "texts")
         predicted = model.predict(texts, only_topk=max((MODEL_LABELS, *more.get("ks", ()))))
         return cls(title, truth, predicted, model.names, texts, model=model, **more)
 
