@@ -9,12 +9,16 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.audit.cases import planted
+from tests.files import contents, largest_file
 from tests.refusals import refused
 from xmc_tf import InputError, XRLinear, load
 from xmc_tf.append import main as append
+from xmc_tf.audit import Audit, AuditData, Finding
 from xmc_tf.audit.corrections import HEADER, Correction, corrected_documents, read_accepted
 from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
+from xmc_tf.data import Features
 from xmc_tf.report.audit import main as audit
+from xmc_tf.report.audit_files import write_audit
 
 
 def write_table(path, rows, header=HEADER, delimiter=","):
@@ -72,6 +76,18 @@ def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
     for row in accepted:
         expected[int(row["row"]), columns[row["label"]]] = row["kind"] == "missing"
     np.testing.assert_array_equal(after, expected)
+
+
+def test_a_disk_without_room_leaves_the_earlier_audit_whole(tmp_path):
+    data = AuditData(Features(csr_matrix((1, 1))), csr_matrix((1, 1)), score=None, texts=["a"], names=["b"])
+    audits = [Audit([Finding("missing", 0, 0, None, 0.9, 2.0, why)], data) for why in ("one", "two")]
+    write_audit(audits[0], tmp_path / "audit")
+    before = contents(tmp_path)
+    for name in ("audit", "new"):
+        with largest_file(1000), pytest.raises(OSError, match="File too large") as error:  # findings.csv is smaller
+            write_audit(audits[1], tmp_path / name)
+        assert error.value.filename == str(tmp_path / name)
+    assert contents(tmp_path) == before
 
 
 def test_the_page_shows_the_findings(in_folder, tmp_path):

@@ -1,13 +1,13 @@
 """Databases that cannot be written to: in use by another command, on a full disk, read-only."""
 
 import csv
-import resource
 import sqlite3
 import subprocess
 import sys
 
 import pytest
 
+from tests.files import largest_file
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables import connections, preparation, writing
@@ -93,13 +93,8 @@ def test_a_full_disk_leaves_no_part_of_the_labels_and_is_named(tmp_path, rows):
             for row in range(rows):
                 file.write(row, [], [("baking", 0.5)])
 
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"labels\.csv") as error:
-            write()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with largest_file(1000), pytest.raises(OSError, match=r"labels\.csv") as error:
+        write()
     assert error.value.filename == str(tmp_path / "labels.csv")
     assert list(tmp_path.iterdir()) == []
 

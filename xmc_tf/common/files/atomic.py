@@ -73,7 +73,11 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
 def atomic_files(*paths: Path) -> Iterator[list[Path]]:
     """Yield a temporary path for each file. They are renamed if the block succeeds, the first one last."""
     with ExitStack() as placed:
-        yield [placed.enter_context(atomic_file(path)) for path in paths]
+        parts = [placed.enter_context(atomic_file(path)) for path in paths]
+        try:
+            yield parts
+        except OSError as error:  # the system does not say which file it was
+            raise named_error(error, paths[0].parent) from None
 
 
 def hidden_prefix(name: str) -> str:
