@@ -211,7 +211,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         def keep_documents(folder: Path) -> Record:
             known = TrainedDocuments.of(text for part in read for text in part.texts)
             known.save(folder / DOCUMENTS)
-            return {"said": f"{len(known.keys):,} different texts"}
+            return {"summary": f"{len(known.keys):,} different texts"}
 
         read = [inputs.documents] if inputs.validation is None else [inputs.documents, inputs.validation]
         stage = stages.run("documents", keep_documents, inputs={"texts": [checksum(part.texts) for part in read]})
