@@ -121,7 +121,7 @@ class ReportInputs:
 
         Args:
             model: the model.
-            texts: documents that were not used for training; a warning counts others, if the model has a record of them.
+            texts: documents that were not used for training; a warning counts others that the model has a record of.
             truth: true labels of the documents, a matrix of documents × labels.
             title: title of the report.
             **more: other arguments of the class.
