@@ -250,6 +250,25 @@ def test_the_columns_of_the_training_are_part_of_the_model(framed, tmp_path):
     assert of_series.metadata.columns == framed.metadata.columns
 
 
+class _Index(list):
+    def equals(self, other):
+        return self == other
+
+
+def test_rows_of_one_index_in_another_order_are_mentioned(caplog):
+    """They may be right, if one of both was renumbered; rows are paired by position."""
+    for ours, theirs, mentioned in (
+        ([0, 1, 2, 3], [0, 2, 1, 3], 1),
+        ([0, 1, 2, 3], [0, 1, 2, 3], 0),
+        ([4, 5, 6, 7], [0, 1, 2, 3], 0),
+    ):
+        texts, labels = Series(TITLES), Series(JOINED)
+        texts.index, labels.index = _Index(ours), _Index(theirs)
+        caplog.clear()
+        XRLinear.train(texts, labels, params=PARAMS)
+        assert caplog.text.count("the same entries in another order; rows are paired by position") == mentioned
+
+
 def test_missing_texts_are_empty_ones_and_counted(model, classifier, caplog):
     for texts in (["rye bread", None], Series(["rye bread", None]), np.array(["rye bread", np.nan], object)):
         caplog.clear()

@@ -185,6 +185,7 @@ def read_documents(
         raise TypeError(f"unexpected argument {min(unknown)!r}")
     if documents is None:
         raise InputError(f"{name} is None", expected="texts, features or a DataFrame")
+    _warn_of_order(documents, labels, name, labels_name)
     documents = _as_table(documents)
     labels, columns = _column_names(documents, labels, columns)
     if is_frame(documents) and not (isinstance(labels, str) or "text" in columns or trained) and _is_numeric(documents):
@@ -278,6 +279,19 @@ def labelled_rows(
             used_for,
         )  # fmt: skip
     return [texts[row] for row in usable], [labels[row] for row in usable], [ids[row] for row in usable]
+
+
+def _warn_of_order(documents: Any, labels: Any, name: str, labels_name: str) -> None:
+    """Warn if two objects of pandas have the same rows in another order, because rows are paired by position."""
+    ours: Any = getattr(documents, "index", None)
+    theirs: Any = getattr(labels, "index", None)
+    if not hasattr(ours, "equals") or not hasattr(theirs, "equals") or ours.equals(theirs):
+        return
+    if len(ours) == len(theirs) and set(ours) == set(theirs):
+        _LOG.warning(
+            "the indexes of %s and %s have the same entries in another order; rows are paired by position "
+            "(%s.loc[%s.index] pairs them by index)", name, labels_name, labels_name, name,
+        )  # fmt: skip
 
 
 def _as_table(documents: Any) -> Any:
