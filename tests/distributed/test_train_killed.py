@@ -36,7 +36,7 @@ from xmc_tf.ranks.solo import Solo
 pytestmark = [pytest.mark.distributed, pytest.mark.full]
 
 STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "heads", "embeddings", "tree", "rankers",
-          "model", "removal"]  # fmt: skip
+          "documents", "model", "removal"]  # fmt: skip
 # Chains of each kind; the first is killed in the first fifth of each stage, and so on.
 RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
 # Resumed by whole stages, by a checkpoint, by each rank's part, by sub-problems, and while the model is placed.

@@ -31,7 +31,7 @@ else:
     from xmc_tf.models.xr_linear import XRLinear
     texts = [f"word{number} word{number + 1} of a text" for number in range(300)]
     labels = [[str(number)] for number in range(300)]
-    XRLinear.train(texts, labels, effort="fast", threads=1).evaluate(texts[:2], labels[:2], ks=(1,))
+    XRLinear.train(texts, labels, effort="fast", threads=1).evaluate(texts[:2], labels[:2], ks=(1,), rows="all")
 dispatchers = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
 kernels = [one for one in dispatchers if one.targetoptions.get("nogil")]  # the others are compiled into kernels
 print(json.dumps({one.py_func.__name__: sorted(map(str, one.signatures)) for one in kernels if one.signatures}))
