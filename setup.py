@@ -1,10 +1,11 @@
-"""Stop on an old Python before pip downloads anything; everything else is in setup.cfg.
+"""Stop on an old Python before pip downloads anything, and build outside the clone; everything else is in setup.cfg.
 
 Some versions of pip download or even compile the dependencies before they compare ``python_requires`` with the running
 Python. This file runs first.
 """
 
 import sys
+import tempfile
 
 from setuptools import setup
 
@@ -18,4 +19,6 @@ if (major, minor) < (3, 11):
         "  fix:      python3.13 -m venv .venv && .venv/bin/pip install .\n"
         "            (to get Python 3.13: Debian, Ubuntu: apt install python3.13-venv; anywhere: pyenv install 3.13)"
     )
-setup()
+# A build folder in the clone would bring modules into the wheel that are gone, and two builds would disturb each other.
+with tempfile.TemporaryDirectory(prefix="xmc-tf-build-") as folder:
+    setup(options={"build": {"build_base": folder}, "egg_info": {"egg_base": folder}})

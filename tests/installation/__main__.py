@@ -46,7 +46,6 @@ def main() -> None:
         parser.error(f"expected newest, oldest or core, got {', '.join(wrong)}")
     tried = arguments.ends or (["core", *_ENDS] if arguments.full else ["core", "newest"])
     good = True
-    shutil.rmtree(_ROOT / "build" / "lib", ignore_errors=True)  # or the wheel has modules that are gone
     with tempfile.TemporaryDirectory(prefix="xmc-tf-wheel-") as folder:
         _run(
             sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps", "-w", folder, _ROOT

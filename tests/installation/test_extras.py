@@ -100,7 +100,7 @@ def test_pip_stops_while_it_reads_the_metadata(monkeypatch):
 
 def test_a_newer_python_is_installed_with_a_warning(monkeypatch, capsys):
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
-    monkeypatch.setattr("setuptools.setup", lambda: None)
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
     runpy.run_path(str(ROOT / "setup.py"))
     assert "tested with Python 3.11 to 3.13, not with 3.14" in capsys.readouterr().err
 

@@ -123,7 +123,7 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
                 fix="copy the whole folder again",
             )
         return {weight.name: files.own(weight) for weight in listed if weight not in missing}
-    except (InputError, MemoryError):
+    except (InputError, MemoryError, ModuleNotFoundError):
         raise
     except Exception as error:  # noqa: BLE001  h5py and safetensors each raise their own errors
         raise source.not_found(error) from None

@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
@@ -74,6 +72,9 @@ def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, 
 
 def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray]) -> None:
     """Write weights to a safetensors file that transformers can read."""
+    from safetensors import SafetensorError  # linear models import this module too, and are installed without it
+    from safetensors.numpy import save_file
+
     try:
         save_file(in_files(weights, values), path, metadata={"format": "pt"})
     except SafetensorError as error:  # safetensors' own error for a full disk
@@ -124,6 +125,8 @@ def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
             whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
             yield _torch_name(whole), partial(_from_hdf5, path, name)
     else:
+        from safetensors import safe_open
+
         with safe_open(path, framework="np") as archive:
             of_tensorflow = (archive.metadata() or {}).get("format") == "tf"
             names = list(archive.keys())
@@ -152,6 +155,8 @@ def _from_hdf5(path: Path, name: str) -> np.ndarray:
 
 
 def _from_safetensors(path: Path, name: str, of_tensorflow: bool) -> np.ndarray:
+    from safetensors import safe_open
+
     with safe_open(path, framework="np") as archive:
         array = archive.get_tensor(name)
     return _turned(name, array) if of_tensorflow else array
