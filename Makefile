@@ -37,7 +37,7 @@ help:  ## list the targets
 	@echo
 	@echo "It needs Linux x86-64 and Python 3.11 to 3.13; with g++, setup also compiles Horovod. Everything else goes into $(VENV)."
 
-demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try the models (5 to 15 minutes in all)
+demo: $(LIGHT) $(ENCODERS)  ## install the light part (1 minute), train on real texts, try the models (5 to 8 minutes in all)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
 
 setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)

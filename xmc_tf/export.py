@@ -45,7 +45,7 @@ _DESCRIPTION = """Export a model as a SavedModel that maps raw text to label nam
     python -m xmc_tf.export -m model -o light --format onnx -t X.tst.txt -y Y.tst.npz
 
 The last part of -o is the version: TensorFlow Serving serves the highest version in served/. Try the export with
-python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it.
+xmc-tf try served; docs/how-to/serving.md shows how to serve it.
 
 With --format onnx, the output is a model folder whose encoder needs no TensorFlow; all commands accept it with -m."""
 

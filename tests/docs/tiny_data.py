@@ -43,6 +43,7 @@ def write_files(folder, documents=96, held_out=32):
     with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
         rows = [(text, "|".join(names[at] for at in np.flatnonzero(Y[row]))) for row, text in enumerate(texts)]
         csv.writer(file).writerows([("text", "label"), *rows])
+    (folder / "new.csv").write_text("text\nsparse matrix rows\nbread and salt\n", encoding="utf-8")
     prepare(folder / "data.csv", folder / "data.sqlite").close()
     (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
