@@ -2,16 +2,19 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xmc_tf.audit.corrections import corrected_documents, read_accepted
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.folders.model_parts import MODEL
+from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
-from xmc_tf.models.incremental.documents import APPENDED
+from xmc_tf.models.incremental.documents import APPENDED, training_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
 from xmc_tf.tables.reading_flags import (
@@ -83,24 +86,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     in_place = arguments.output is None
     folder = arguments.model_folder if in_place else arguments.output
     refuse_model_folder("-m" if in_place else "-o", folder, inputs)
+    # Locked before the model is read: what another run adds to it in the meantime would be lost.
+    with claimed_folder(folder, MODEL):
+        print(_appended(arguments, Path(folder)))
+
+
+def _appended(arguments: argparse.Namespace, folder: Path) -> str:
+    """Write the new model, and return what changed."""
     model = XRLinear.load(arguments.model_folder)
     texts, labels = _documents(arguments, model)
     if arguments.accepted:
         corrected = model.with_corrections(texts, labels, threads=arguments.threads)
         corrected.save(folder)
-        print(f"{folder}: labels of {len(texts):,} documents corrected")
-        return
+        changed = training_of(model).rows_that_differ(training_of(corrected))
+        return f"{folder}: labels of {changed:,} documents corrected"
     grown = model.with_documents(
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
-    grown.save(folder)
+    if grown is not model or arguments.output is not None:
+        grown.save(folder)
     before, now = (int(one.metadata.content.get(APPENDED, 0)) for one in (model, grown))
     done = f"{folder}: {now - before:,} documents appended; {grown.nr_labels:,} labels"
     if added := grown.nr_labels - model.nr_labels:
         names = [repr(name) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
         some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""
         done += f", {added:,} of them new{some}"  # the names reveal a wrong separator
-    print(done)
+    return done
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any]:

@@ -76,6 +76,18 @@ def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
     for row in accepted:
         expected[int(row["row"]), columns[row["label"]]] = row["kind"] == "missing"
     np.testing.assert_array_equal(after, expected)
+    # Rows of which one is not a training document, and one has these labels already.
+    label = load("model").names[0]
+    has_it = str(np.flatnonzero(before[:, 0])[0])
+    kind = {int(has_it): "missing", 1: "wrong" if before[1, 0] else "missing"}
+    texts = [*in_folder.texts, "a text that is new"]
+    lists = [*("|".join(own) for own in in_folder.lists), label]
+    write_table(tmp_path / "other.csv", list(zip(texts, lists, strict=True)), ["text", "labels"])
+    findings = [finding(kind=kind[row], row=str(row), text=texts[row], label=label) for row in kind]
+    findings.append(finding(kind="missing", row=str(len(texts) - 1), text=texts[-1], label=load("model").names[1]))
+    write_table(tmp_path / "f.csv", findings)
+    append(["other.csv", "-m", "model", "--accepted", "f.csv", "-o", "corrected"])
+    assert capsys.readouterr().out == "corrected: labels of 1 documents corrected\n"
 
 
 def test_a_disk_without_room_leaves_the_earlier_audit_whole(tmp_path):
@@ -128,6 +140,8 @@ def test_documents_that_the_model_does_not_know(place, caplog):
     assert "1 of 2 documents are not in the training data" in caplog.text
     own = {corrected.names[label] for label in corrected.training_data.Y[3].indices}
     assert own == set(collection.names[:2])
+    error = refused("first append a document with each new label", model.with_corrections, texts[1:], [["new"]])
+    assert "new_labels" not in str(error)  # it is no parameter of with_corrections
 
 
 def test_a_model_that_keeps_no_training_data():

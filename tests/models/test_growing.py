@@ -1,12 +1,15 @@
 """Documents appended to a linear model: exact and adjusted weights, new labels, errors, and the command."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csc_matrix, csr_matrix
 
+from tests.files import contents, largest_file
 from tests.label_names.cases import many
 from tests.refusals import refused
 from xmc_tf.append import main as append_command
@@ -14,6 +17,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.labels.merge import main as merge_command
 from xmc_tf.labels.remove import main as remove_command
+from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams, XRLinearParams, several_trees
@@ -203,6 +207,7 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
     names, texts, _ = data
     folder, table = tmp_path / "model", tmp_path / "new.csv"
     model.save(folder)
+    (folder / CARD).write_text(MARK)
     table.write_text(f"text,labels\n{texts[0]},{names[0]}|{names[1]}\nrye bread,baking\n")
     command = ["-m", str(folder), str(table), "--label-separator", "|"]
     with monkeypatch.context() as patched:
@@ -210,7 +215,11 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
         with pytest.raises(ZeroDivisionError):
             append_command([*command, "--new-labels"])
     assert XRLinear.load(folder).nr_labels == 40
+    with largest_file(1000), pytest.raises(OSError, match=f"File too large.*{folder}"):
+        append_command([*command, "--new-labels"])
+    assert (folder / CARD).read_text() == MARK  # it was once removed before the new model was there
     append_command([*command, "--new-labels"])
+    assert not (folder / CARD).exists()
     assert capsys.readouterr().out == f"{folder}: 2 documents appended; 41 labels, 1 of them new: 'baking'\n"
     assert XRLinear.load(folder).best(["bread and baking"], k=1)[0][0][0] == "baking"
     table.write_text("text,labels\n")
@@ -221,9 +230,10 @@ def test_documents_that_the_model_has_are_left_out(model, data, tmp_path, capsys
     """Appending a table twice once doubled its rows."""
     names, texts, Y = data
     grown = model.with_documents(texts[FEW], Y[FEW], threads=1)
-    refused("already has all of these 3 documents with these labels", grown.with_documents, texts[FEW], Y[FEW])
-    with pytest.raises(InputError, match="already has all of these 290 documents"):
-        model.with_documents(as_features(model.features(texts[:290])), Y[:290])
+    assert grown.with_documents(texts[FEW], Y[FEW]) is grown
+    assert "the model already has all of these 3 documents with these labels" in caplog.text
+    assert model.with_documents(as_features(model.features(texts[:290])), Y[:290]) is model
+    assert grown.with_documents(texts[FEW], Y[FEW], new_labels=["baking"]).names == [*names, "baking"]
     again = model.with_documents(texts[285:293], Y[285:293], threads=1)
     assert "5 of 8 documents are left out: the model already has them" in caplog.text
     assert all(map(same, weights(again), weights(grown)))
@@ -236,7 +246,7 @@ def test_documents_that_the_model_has_are_left_out(model, data, tmp_path, capsys
     assert "further labels" not in caplog.text
     row = int(np.flatnonzero(np.diff(Y[:290].indptr) > 1)[0])
     fewer = csr_matrix(([1.0], ([0], Y[row].indices[:1])), shape=(1, Y.shape[1]))
-    refused("already has all of these 1 documents", model.with_documents, [texts[row]], fewer)
+    assert model.with_documents([texts[row]], fewer) is model
     assert "1 of 1 documents have further labels in the model, which stay" in caplog.text
     model.save(tmp_path / "model")
     lines = [f"{text},{'|'.join(names[at] for at in Y[row].indices)}" for row, text in enumerate(texts[:293])]
@@ -244,7 +254,39 @@ def test_documents_that_the_model_has_are_left_out(model, data, tmp_path, capsys
     command = ["-m", str(tmp_path / "model"), str(tmp_path / "table.csv"), "--label-separator", "|"]
     append_command(command)
     assert f"{tmp_path / 'model'}: 3 documents appended" in capsys.readouterr().out
-    refused("already has all of these 293 documents", append_command, command)
+    before = contents(tmp_path)
+    append_command(command)
+    assert capsys.readouterr().out == f"{tmp_path / 'model'}: 0 documents appended; 40 labels\n"
+    assert "already has all of these 293 documents" in caplog.text
+    assert contents(tmp_path) == before
+    append_command([*command, "-o", str(tmp_path / "copy")])
+    assert XRLinear.load(tmp_path / "copy").training_data.nr_documents == 293
+
+
+@pytest.mark.parametrize("change", ["with_documents", "with_merged_labels", "without_labels"])
+def test_two_changes_of_a_model_at_once_lose_nothing(model, data, tmp_path, monkeypatch, change):
+    """The second once wrote the model that it had read before the first one's documents came."""
+    names, texts, _ = data
+    folder, tables = tmp_path / "model", [tmp_path / name for name in ("one.csv", "two.csv")]
+    model.save(folder)
+    for number, table in enumerate(tables):
+        table.write_text(f"text,labels\nnumber {number} of {texts[number]},{names[number + 5]}\n")
+    (tmp_path / "names.txt").write_text(f"{names[0]}\t{names[1]}\n" if "merged" in change else f"{names[0]}\n")
+    second = [sys.executable, "-m", "xmc_tf.append", "-m", str(folder), str(tables[1])]
+    ended, first = [], getattr(XRLinear, change)
+
+    def meanwhile(self, *arguments, **options):
+        ended.append(subprocess.run(second, capture_output=True, text=True, timeout=300, check=False))
+        return first(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(XRLinear, change, meanwhile)
+        command = {"with_documents": append_command, "with_merged_labels": merge_command}.get(change, remove_command)
+        command(["-m", str(folder), str(tables[0] if command is append_command else tmp_path / "names.txt")])
+    assert ended[0].returncode == 2
+    assert f"{folder} is being written by another run" in ended[0].stderr
+    append_command(second[3:])
+    assert XRLinear.load(folder).training_data.nr_documents == 291 + (command is append_command)
 
 
 def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, capsys):

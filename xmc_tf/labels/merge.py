@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.folders.model_parts import MODEL
+from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
@@ -37,9 +39,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = arguments.model_folder if in_place else arguments.output
     refuse_model_folder("-m" if in_place else "-o", folder, {"GROUPS": arguments.groups})
     groups = [line.split("\t") for line in load_names(arguments.groups)]
-    model = XRLinear.load(arguments.model_folder)
-    merged = model.with_merged_labels(groups, threads=arguments.threads)
-    merged.save(folder)
+    with claimed_folder(folder, MODEL):
+        model = XRLinear.load(arguments.model_folder)
+        merged = model.with_merged_labels(groups, threads=arguments.threads)
+        merged.save(folder)
     print(f"{folder}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
 
 

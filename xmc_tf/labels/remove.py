@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.folders.model_parts import MODEL
+from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
@@ -31,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     in_place = arguments.output is None
     folder = arguments.model_folder if in_place else arguments.output
     refuse_model_folder("-m" if in_place else "-o", folder, {"NAMES": arguments.names})
-    model = XRLinear.load(arguments.model_folder)
-    smaller = model.without_labels(load_names(arguments.names))
-    smaller.save(folder)
+    with claimed_folder(folder, MODEL):
+        model = XRLinear.load(arguments.model_folder)
+        smaller = model.without_labels(load_names(arguments.names))
+        smaller.save(folder)
     print(f"{folder}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
 
 

@@ -90,7 +90,6 @@ def write_model_folder(
     metadata: ModelMetadata,
 ) -> None:
     """Write a model folder atomically. An existing model there is replaced; other files are kept."""
-    remove_card(Path(folder))
     with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
         for part in PARTS:
             if part.name in parts:
@@ -104,6 +103,7 @@ def write_model_folder(
         content: dict[str, Any] = {**about, **metadata.content, "files": files}
         content["checksum"] = checksum_of(content)
         (place / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    _remove_card(Path(folder))
 
 
 def read_names(folder: Path, count: int) -> list[str] | None:
@@ -188,8 +188,8 @@ def is_foreign(path: Path) -> bool:
     return bool(head) and MARK.encode() not in head
 
 
-def remove_card(folder: Path) -> None:
-    """Remove the model card that xmc_tf wrote for a model about to be replaced; cards written by others are kept."""
+def _remove_card(folder: Path) -> None:
+    """Remove the model card that xmc_tf wrote for a model that was replaced; cards written by others are kept."""
     path = folder / CARD
     if path.is_file() and not is_foreign(path):
         path.unlink()

@@ -52,13 +52,15 @@ def with_documents(
     X = read.documents if read.texts is None else model.features(read.texts, threads)
     training.check_features(X)
     rows = _new_rows(training, X, Y)
+    if not len(rows) and not new_lines:
+        return model
     X, Y = X.rows(rows), csr_matrix(Y[rows])
     grown, documents = appended(model, training, X, Y, new_lines, exact=exact, threads=threads), model.trained_documents
     return grown if documents is None or read.texts is None else grown.knowing(documents.with_texts(read.texts))
 
 
 def _new_rows(training: TrainingData, X: Features, Y: csr_matrix) -> np.ndarray:
-    """Return the documents that the model does not have yet with these labels; raise an error if there are none."""
+    """Return the documents that the model does not have yet with these labels."""
     known, others, wider = training.holds(X, Y)
     correct = "correct them (xmc-tf append --accepted, in Python: with_corrections)"
     if wider.any():
@@ -67,11 +69,8 @@ def _new_rows(training: TrainingData, X: Features, Y: csr_matrix) -> np.ndarray:
             f"{wider.sum():,}", f"{len(known):,}", correct,
         )  # fmt: skip
     if known.all():
-        raise InputError(
-            f"the model already has all of these {len(known):,} documents with these labels",
-            expected="documents to append", fix="append others; the model is as it was",
-        )  # fmt: skip
-    if known.any():
+        _LOG.warning("the model already has all of these %s documents with these labels", f"{len(known):,}")
+    elif known.any():
         _LOG.warning(
             "%s of %s documents are left out: the model already has them with these labels",
             f"{known.sum():,}", f"{len(known):,}",
@@ -160,10 +159,13 @@ def training_of(model: LinearParts) -> TrainingData:
 
 
 def further_labels(
-    model: LinearParts, labels: LabelData, new_labels: bool | Sequence[str]
+    model: LinearParts, labels: LabelData, new_labels: bool | Sequence[str] | None
 ) -> tuple[csr_matrix, Sequence[str]]:
-    """Return the label matrix of the documents to append, and the names of labels that are new to the model."""
-    lines = [] if isinstance(new_labels, bool) else list(new_labels)
+    """Return the label matrix of documents, and the names of labels that are new to the model.
+
+    ``new_labels`` is None for corrections, which cannot add labels.
+    """
+    lines = list(new_labels) if isinstance(new_labels, Sequence) else []
     if labels.is_matrix and labels.columns is None:
         matrix = labels.matrix()
         check_labels(matrix)
@@ -173,7 +175,8 @@ def further_labels(
         if Y.shape[1] > expected and not free:
             raise InputError(
                 "the label matrix has labels that the model does not have", expected=f"at most {expected:,} columns",
-                received=f"{Y.shape[1]:,}", fix="pass the names of the new labels (in Python: new_labels=[...])",
+                received=f"{Y.shape[1]:,}",
+                fix="" if new_labels is None else "pass the names of the new labels (in Python: new_labels=[...])",
             )  # fmt: skip
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
@@ -189,7 +192,11 @@ def further_labels(
             "the documents have labels that the model does not have", expected=f"labels of the model ({len(own):,})",
             received=f"{len(unknown):,} unknown, the first in document {unknown[name]:,}: {name[:60]!r}",
             fix=(f"did you mean {similar!r}? Or " if similar else "")
-            + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
+            + (
+                "first append a document with each new label, with --new-labels (in Python: with_documents)"
+                if new_labels is None
+                else "add the new labels to the model with --new-labels (in Python: new_labels=True)"
+            ),
         )  # fmt: skip
     lines += sorted(unknown)
     names = [*own, *label_vocabulary(lines).preferred]

@@ -89,7 +89,7 @@ def with_merged_labels(model: _Model, groups: Iterable[Iterable[str | int]], thr
 
 def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model:
     training = training_of(model)
-    Y, _ = further_labels(model, read.labelled(), False)
+    Y, _ = further_labels(model, read.labelled(), None)
     check_pair(read.documents, Y, "the documents", "the labels")
     X = read.documents if read.texts is None else model.features(read.texts, threads)
     nr_labels = model.ranker.nr_labels

@@ -75,6 +75,11 @@ class TrainingData:
         """Number of documents with each label, not including label names."""
         return np.bincount(self.Y[~self.is_name].indices, minlength=self.Y.shape[1])
 
+    def rows_that_differ(self, other: Self) -> int:
+        """Return the number of documents whose labels differ in other training data of the same documents."""
+        count = max(self.Y.shape[1], other.Y.shape[1])
+        return int((abs(self.labels(count) - other.labels(count)).getnnz(axis=1) > 0).sum())
+
     def with_labels(self, Y: csr_matrix) -> Self:
         return replace(self, Y=Y)
 
