@@ -8,6 +8,7 @@ from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import checksum_of
 from xmc_tf.ranks.partition import even_rows
 
 
@@ -70,7 +71,10 @@ def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):
     return str(results[0])
 
 
-def rewrite(folder, change):
+def rewrite(folder, change, checksum=True):
+    """Change the manifest and, unless told otherwise, its checksum."""
     content = json.loads((folder / "manifest.json").read_text())
     change(content)
+    if checksum:
+        content["checksum"] = checksum_of(content)
     (folder / "manifest.json").write_text(json.dumps(content))

@@ -111,6 +111,17 @@ def misplace(content):
     content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
 
 
+def replace(old, new):
+    """Return a change of the manifest's text."""
+
+    def change(folder, other):
+        text = (folder / MANIFEST).read_text()
+        assert old in text
+        (folder / MANIFEST).write_text(text.replace(old, new))
+
+    return change
+
+
 CHANGED = "the content has changed since it was saved"
 # What is done to a folder; ``other`` is a checkpoint of other values.
 DAMAGE = [
@@ -144,6 +155,17 @@ DAMAGE = [
     (
         lambda folder, other: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)),
         "00002.npy does not follow the file before it",
+    ),
+    *(
+        (replace(old, new), r"bad/manifest.json has changed since it was saved(.|\n)*expected: checksum [0-9a-f]{8}")
+        for old, new in (('"step": 7', '"step": 0'), ("<f4", "<f1"), ('"version": 3', '"version": 2'))
+    ),
+    (replace('"checksum": "', '"checksun": "'), "bad/manifest.json cannot be read"),
+    (
+        lambda folder, other: rewrite(
+            folder, lambda content: content["tables"]["items"]["values"][0].update(dtype="<f1")
+        ),
+        "bad/manifest.json cannot be read: TypeError",
     ),
 ]
 
@@ -234,6 +256,7 @@ def test_a_training_that_version_0_2_began_is_refused(tmp_path):
     save_training(tmp_path, model, strategy.communicator)
     assert load_training(tmp_path, model, strategy.communicator) == 1
     content = json.loads((tmp_path / MANIFEST).read_text())
+    del content["checksum"]
     (tmp_path / MANIFEST).write_text(json.dumps(content | {"version": 2}))
     with pytest.raises(InputError, match=r"was written by xmc_tf 0\.2 or an older version"):
         load_training(tmp_path, model, strategy.communicator)

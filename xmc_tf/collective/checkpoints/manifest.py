@@ -12,6 +12,7 @@ from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_row
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import checksum_of, is_unchanged
 from xmc_tf.common.serialization import register
 
 MANIFEST = "manifest.json"
@@ -41,8 +42,9 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest atomically. This makes its data folder the current checkpoint."""
+    content = dataclasses.asdict(manifest)
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
-        json.dump(dataclasses.asdict(manifest), file, indent=1)
+        json.dump({"checksum": checksum_of(content), **content}, file, indent=1)
         flush(file)
 
 
@@ -62,6 +64,12 @@ def read_manifest(folder: str | Path) -> Manifest:
                 received=f"{version}",
                 fix="use the newer xmc_tf that wrote it",
             )
+        if is_unchanged(content) is False:
+            raise InputError(
+                f"{path} has changed since it was saved", expected=f"checksum {content['checksum']}",
+                received=checksum_of(content), fix=_AGAIN,
+            )  # fmt: skip
+        content.pop("checksum", None)  # checkpoints of version 0.2 have none
         tables = {}
         for name, entry in content.pop("tables").items():
             slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
@@ -77,6 +85,7 @@ def read_manifest(folder: str | Path) -> Manifest:
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
                 check_ranges(str(path), name, table.rows, shards)
+                _ = [np.dtype(shard.dtype) for shard in shards]  # a TypeError if there is no such type
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
