@@ -57,6 +57,19 @@ def test_stopped_and_sleeping_ranks_are_distinguished():
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("gloo", "timeout"), [({}, 35), ({"HOROVOD_GLOO_TIMEOUT_SECONDS": "6"}, 90)])
+def test_a_stopped_rank_is_named_under_gloo(gloo, timeout):
+    """Gloo, which waits for 30 s, once ended the run before the watch did, and the ranks blamed each other."""
+    environment = {"XMC_TF_STALL_TIMEOUT": str(timeout), **gloo}
+    run = horovodrun("stalled.py", "stopped", engine="gloo", world=3, check=False, timeout=120, env=environment)
+    assert run.returncode == 1, run.describe()
+    said = run.ranks[0].output + run.ranks[2].output
+    assert re.search(r"rank 1 \(pid \d+ on \S+\) is stopped, by a signal or a debugger\n", said), run.describe()
+    assert "another rank has ended" not in said
+    assert (f"failed: aborted after {timeout} s without progress" in said) == (not gloo)
+
+
+@pytest.mark.full
 def test_the_launcher_quotes_a_stall_without_tensorflow_while_the_watches_are_attacked():
     options = ["--np", "3", "--controller", "mpi", "--timeout", "300", "--stall-timeout", str(TIMEOUT)]
     program = [str(PROGRAMS / "stalled.py"), "attacked"]

@@ -14,7 +14,7 @@ from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.stalls import marks as marks_module
 from xmc_tf.ranks.stalls import watch
 from xmc_tf.ranks.stalls.marks import MARKS, Marks
-from xmc_tf.ranks.stalls.settings import timeout_of
+from xmc_tf.ranks.stalls.settings import _GLOO_TIMEOUT, outlast_stalls, timeout_of
 from xmc_tf.ranks.stalls.watch import State, current_state, describe
 
 
@@ -146,6 +146,15 @@ def test_the_environment_overrides_the_timeout():
     for text in ("soon", "-1", "nan", "inf"):
         refused("XMC_TF_STALL_TIMEOUT", timeout_of, {"XMC_TF_STALL_TIMEOUT": text})
     refused("stall_timeout", timeout_of, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "limit"),
+    [({}, None, None), ({}, 600.5, "630"), ({"XMC_TF_STALL_TIMEOUT": "60"}, 5, "90"), ({_GLOO_TIMEOUT: "3"}, 60, "3")],
+)
+def test_gloo_waits_until_the_watch_has_reported(environment, given, limit):
+    outlast_stalls(environment, given)
+    assert environment.get(_GLOO_TIMEOUT) == limit
 
 
 def test_watches_ask_each_other_and_notice_one_that_has_stopped():

@@ -1,5 +1,6 @@
 import itertools
 import logging
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.partition import Partition, even_rows
-from xmc_tf.ranks.stalls.settings import watch_for_stalls
+from xmc_tf.ranks.stalls.settings import outlast_stalls, watch_for_stalls
 
 if TYPE_CHECKING:
     from xmc_tf.collective.estimator import Estimator
@@ -96,6 +97,7 @@ class CollectiveStrategy:
     ) -> None:
         check_format(wire)
         check_keras()
+        outlast_stalls(os.environ, stall_timeout)
         self.communicator = choose_communicator() if communicator is None else communicator
         self.seed, self.exact = seed, exact
         self.tables: list[ShardedTable] = []

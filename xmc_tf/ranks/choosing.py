@@ -82,6 +82,9 @@ def _backend(kind: Kind, reason: str) -> Communicator:
             from xmc_tf.ranks.mpi_backend import MpiCommunicator
 
             return MpiCommunicator()
+        from xmc_tf.ranks.stalls.settings import outlast_stalls
+
+        outlast_stalls(os.environ)
         from xmc_tf.ranks.horovod_backend import HorovodCommunicator
 
         return HorovodCommunicator()
@@ -106,7 +109,10 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
         text = str(error)
         lost = "gloo" in text and ("Connection closed by peer" in text or "Connection reset by peer" in text)
         if lost or "Horovod has been shut down" in text:
-            print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
+            from xmc_tf.ranks.stalls.settings import silent_ranks
+
+            ended = "another rank has ended, or did not answer for too long; the last lines of each rank give the cause"
+            print(f"failed: {'; '.join(silent_ranks()) or ended}", file=sys.stderr)
         elif isinstance(error, InputError) and error.on_all_ranks:
             if communicator.rank == 0:
                 print(f"failed: {error}", file=sys.stderr)

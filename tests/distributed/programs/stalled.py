@@ -1,7 +1,8 @@
-"""A program in which rank 1 skips a collective: ``stalled.py [attacked|warned]``.
+"""A program in which rank 1 skips a collective: ``stalled.py [attacked|warned|stopped]``.
 
 With ``attacked``, it first sends garbage to the stall watches of all ranks, and holds half-open connections to them.
-With ``warned``, it stops until the test continues it; rank 0 logs the stall, and then both continue.
+With ``warned``, it stops until the test continues it; rank 0 logs the stall, and then both continue. With ``stopped``,
+it stays stopped.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ if "warned" in sys.argv:
     watch = StallWatch(world, timeout=None, warn_after=2.0)
     watch.start()
 world.barrier()
-if world.rank == 1 and "warned" in sys.argv:
+if world.rank == 1 and {"warned", "stopped"} & {*sys.argv}:
     os.kill(os.getpid(), signal.SIGSTOP)
 elif world.rank == 1:
     with contextlib.ExitStack() as held:

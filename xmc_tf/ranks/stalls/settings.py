@@ -1,5 +1,5 @@
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
@@ -7,6 +7,9 @@ from xmc_tf.ranks.stalls.watch import StallWatch
 
 # Seconds; 0 turns the watch off. The environment overrides the program, so that whoever starts a run decides.
 VARIABLE = "XMC_TF_STALL_TIMEOUT"
+# Seconds (Horovod's default: 30) after which Gloo ends a run with a silent rank, without naming it.
+_GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+_TIME_TO_REPORT_S = 30
 
 _watch: StallWatch | None = None
 
@@ -25,6 +28,17 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
     if not 0 <= seconds < float("inf"):
         raise InputError(f"invalid {VARIABLE}", expected="a number of seconds, or 0 for no watch", received=repr(text))
     return seconds
+
+
+def outlast_stalls(environment: MutableMapping[str, str], given: float | None = None) -> None:
+    """Let Gloo wait until the watch has ended the run. Horovod, which is not initialized yet, reads the limit."""
+    if timeout := timeout_of(environment, given):
+        environment.setdefault(_GLOO_TIMEOUT, str(int(timeout) + _TIME_TO_REPORT_S))
+
+
+def silent_ranks() -> list[str]:
+    """Return a line for each rank that neither answers nor has ended; none if this rank has no watch."""
+    return [] if _watch is None else _watch.silent_ranks()
 
 
 def watch_for_stalls(world: Communicator, stall_timeout: float | None = None) -> StallWatch | None:

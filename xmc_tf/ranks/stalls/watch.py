@@ -33,6 +33,7 @@ WARN_S = 60.0
 _ANSWER_TIMEOUT_S = 2.0  # for the state of a rank; its thread answers at once
 _REPORT_TIMEOUT_S = 6.0  # for the rank that is to report, before another one does
 _PURPOSE = "stalls"
+_ENDED = "has ended"
 _LINGER_S = 3.0  # the other ranks end later: launchers quote the rank that ends first
 _MOST_RANKS, _MOST_WAITS = 16, 3
 # Code whose callers say more about where the program is.
@@ -147,6 +148,11 @@ class StallWatch:
             self._thread.join(timeout=_ANSWER_TIMEOUT_S)
         atexit.unregister(self.stop)
 
+    def silent_ranks(self) -> list[str]:
+        """Return a line for each rank that neither answers nor has ended."""
+        states = self._ask(range(len(self._endpoints)), {})
+        return [_line(state) for state in states if state.silence and not state.silence.startswith(_ENDED)]
+
     def _interval(self) -> float:
         return min(max(min(self.warn_after, self.timeout or self.warn_after) / 20, 0.05), 2.0)
 
@@ -217,11 +223,11 @@ class StallWatch:
         except TimeoutError:
             silence = "does not answer: its host hangs, or a call blocks all its threads"
         except ConnectionRefusedError:
-            silence = "has ended or is about to end"
+            silence = f"{_ENDED} or is about to end"
         except (OSError, ValueError) as error:
             silence = f"cannot be asked for its state ({error})"
         if other.host == self.host and (state := process_state(other.pid)) != "running":
-            silence = "is stopped, by a signal or a debugger" if state == "stopped" else "has ended"
+            silence = "is stopped, by a signal or a debugger" if state == "stopped" else _ENDED
         return State(rank, other.pid, other.host, silence=silence)
 
     def _answer(self, connection: socket.socket, caller: int, called: int) -> None:
