@@ -2,9 +2,9 @@
 
 import argparse
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.folders.locks import temporary_folder_beside
 from xmc_tf.common.folders.model_parts import EXPORT, MODEL
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
@@ -222,12 +223,13 @@ def export_measured(
     model: XTransformer, folder: Path, precision: str, texts: Any, truth: csr_matrix
 ) -> tuple[str, Agreement]:
     """Export a model for ONNX Runtime; return the chosen precision, and the metrics of fp32 and int8."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
-        predictions = {}
+    temporary, predictions = temporary_folder_beside(folder.resolve()), {}
+    try:
         for one in ("fp32", "int8"):
-            model.export_onnx(Path(temporary) / one, precision=one)
-            predictions[one] = load(Path(temporary) / one).predict(texts)
+            model.export_onnx(temporary / one, precision=one)
+            predictions[one] = load(temporary / one).predict(texts)
+    finally:
+        shutil.rmtree(temporary)
     measured = compare(truth, predictions["fp32"], predictions["int8"])
     if precision == "auto":
         losses = [100 * (a - b) for a, b in zip(measured.model, measured.exported, strict=True)]

@@ -31,6 +31,16 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "tensorflow" else found(name, package)
 """
 
+# An export that is killed while it measures.
+KILLED = """
+import os, signal, sys
+from xmc_tf import export
+
+load = export.load
+export.load = lambda path, **of: os.kill(os.getpid(), signal.SIGKILL) if "fp32" in str(path) else load(path, **of)
+export.main(sys.argv[1:])
+"""
+
 
 @pytest.fixture(scope="module")
 def exported(tuned, tmp_path_factory):
@@ -93,7 +103,12 @@ def test_a_process_without_tensorflow_answers_and_explains(corpus, tuned, export
 def test_an_export_measures_what_eight_bits_cost(corpus, frozen, tmp_path, capsys):
     files = ["-t", str(corpus / "X.tst.txt"), "-y", str(corpus / "Y.tst.npz")]
     light = tmp_path / "new" / "light"
-    export.main(["-m", str(frozen.folder), "-o", str(light), "--format", "onnx", *files])
+    command = ["-m", str(frozen.folder), "-o", str(light), "--format", "onnx", *files]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], cwd=ROOT, timeout=240, check=False)
+    assert killed.returncode == -9
+    assert [path.name for path in light.parent.glob(".light.xmc_tf-*")]
+    export.main(command)
+    assert [path.name for path in light.parent.iterdir()] == ["light"]
     table = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line.strip()}
     assert {"float32", "8", "loss"} <= rows.keys()
