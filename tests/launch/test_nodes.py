@@ -7,9 +7,12 @@ import psutil
 import pytest
 
 from tests.distributed.launch import is_running, wait_for
+from tests.refusals import refused
 from xmc_tf.launch.hosts import Host, Hosts
+from xmc_tf.launch.manual_nodes import _connect
 from xmc_tf.launch.node import JOB, START
 from xmc_tf.launch.nodes import NodeError, Nodes
+from xmc_tf.ranks.channels.handshake import new_secret
 
 HERE = Hosts([Host("localhost", 1)])
 
@@ -43,6 +46,17 @@ def test_a_node_answers_what_the_checks_ask(nodes):
     assert nodes["localhost"].network == "127.0.0.0/8"
     _, errors = ask(nodes, "look", **here | {"folder": "/nowhere"})
     assert "No such file or directory: '/nowhere'" in errors["localhost"]
+
+
+def test_another_secret_file_is_named_on_both_sides(tmp_path):
+    """A wrong secret was once "no connection", with the advice to check the firewall."""
+    first = Nodes("127.0.0.1", timeout_s=2, secret=new_secret())
+    try:
+        address = ("127.0.0.1", first._listener.ports["127.0.0.1"])
+        refused("--secret-file: 127.0.0.1:.* has another secret", _connect, address, new_secret(), 1, 1.0)
+        refused("--secret-file: no connection from node 1, but other secrets from 127.0.0.1", first.wait, 1, 2)
+    finally:
+        first.close(0)
 
 
 def test_the_secret_is_on_no_command_line_and_in_no_variable(nodes):

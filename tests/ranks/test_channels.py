@@ -18,7 +18,7 @@ from tests.ranks.attacks import attack, connect, flood, send
 from xmc_tf.ranks.channels import frames, handshake
 from xmc_tf.ranks.channels.addresses import addresses_by_host
 from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, receive
-from xmc_tf.ranks.channels.handshake import StrangerError, call, new_secret
+from xmc_tf.ranks.channels.handshake import StrangerError, UnansweredProofError, call, new_secret
 from xmc_tf.ranks.channels.listener import MOST_HANDSHAKES, Listener
 
 SECRET = new_secret()
@@ -80,7 +80,7 @@ def test_garbage_and_half_open_connections_block_no_caller(server):
 
 def test_another_secret_or_purpose_is_refused(server):
     for secret, purpose in ((new_secret(), "test"), (SECRET, "another"), (SECRET, "")):
-        with pytest.raises(ConnectionResetError):
+        with pytest.raises(UnansweredProofError):
             call(server.address, secret, purpose, caller=1, patience_s=1)
     assert server.calls == []
 

@@ -15,7 +15,7 @@ from xmc_tf.launch.node import PURPOSE, HostNode
 from xmc_tf.launch.nodes import address_towards
 from xmc_tf.launch.plan import count, lost_after
 from xmc_tf.launch.running import Output
-from xmc_tf.ranks.channels.handshake import StrangerError, call
+from xmc_tf.ranks.channels.handshake import StrangerError, UnansweredProofError, call
 
 _LEAST_SECRET = 16  # characters
 _NEW_SECRET = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
@@ -105,7 +105,7 @@ def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: flo
     while time.monotonic() < end:
         try:
             return call(master, secret, PURPOSE, caller=number, patience_s=min(5.0, timeout_s))
-        except StrangerError as error:
+        except (StrangerError, UnansweredProofError) as error:
             problem = f"--secret-file: {master[0]}:{master[1]} has another secret, or is not a master"
             raise InputError(problem, received=str(error), fix="copy the same file to all nodes") from None
         except OSError as error:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _HELLO_S = 10.0
 _MOST_EVENTS = 1000  # beyond these, the output of the ranks waits
+_MOST_NAMED = 3  # addresses in an error
 _LEAVE_S = 2.0
 Event = tuple[str, dict[str, Any] | None]
 
@@ -125,6 +126,11 @@ class Nodes:
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._by_number) == nodes - 1, self.timeout_s):
                 missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
+                if strangers := sorted(self._listener.strangers)[:_MOST_NAMED]:
+                    raise InputError(
+                        f"--secret-file: no connection from node {missing}, but other secrets from "
+                        f"{', '.join(strangers)}", fix="copy the same file to all nodes",
+                    )  # fmt: skip
                 raise InputError(
                     f"no connection from node {missing} within {self.timeout_s:g} s",
                     fix="start the same command on each node, or raise --timeout",

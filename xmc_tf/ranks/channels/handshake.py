@@ -27,6 +27,10 @@ class StrangerError(ConnectionError):
     """The other side does not know this run's secret or does not use this protocol."""
 
 
+class UnansweredProofError(ConnectionResetError):
+    """The listener closed the connection when it had this side's proof: another secret, or a listener under load."""
+
+
 def new_secret() -> bytes:
     return secrets.token_bytes(SECRET_BYTES)
 
@@ -86,7 +90,11 @@ def _attempt(
         connection.settimeout(_left(end))
         connection.sendall(mine + numbers + _proof(secret, b"caller", purpose, theirs, mine, numbers))
         proof = _proof(secret, b"listener", purpose, theirs, mine, numbers)
-        if not hmac.compare_digest(_receive(connection, PROOF_BYTES, end), proof):
+        try:
+            answered = _receive(connection, PROOF_BYTES, end)
+        except ConnectionResetError as error:
+            raise UnansweredProofError(str(error)) from None
+        if not hmac.compare_digest(answered, proof):
             raise StrangerError("it does not know the secret of this run")
         connection.settimeout(None)
     except BaseException:

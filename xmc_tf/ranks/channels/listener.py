@@ -39,6 +39,7 @@ class Listener:
             for address in dict.fromkeys(addresses)
         }
         self.ports = {address: server.getsockname()[1] for address, server in self._servers.items()}
+        self.strangers: set[str] = set()  # addresses of callers with another secret
         self._open: dict[socket.socket, None] = {}  # the oldest first
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -97,6 +98,8 @@ class Listener:
             self._welcome(connection, caller, called)
         except Exception as error:  # noqa: BLE001 - a failed connection must not end the listener
             log.debug("%s: dropped a connection from %s: %s", self._purpose, address, error)
+            if isinstance(error, handshake.StrangerError):
+                self.strangers.add(str(address[0]))
             with self._lock:
                 self._open.pop(connection, None)
             connection.close()
