@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xmc_tf.tables.reading import delimited
 from xmc_tf.tables.reading.delimited import DelimitedFile
 from xmc_tf.tables.reading.records import BadRow, TableRow
 
@@ -52,6 +53,23 @@ def test_a_quote_that_is_never_closed_costs_one_line(tmp_path):
     rows = _rows(path)[1]
     assert [row.cells for row in rows if isinstance(row, TableRow)] == [["one", "a"], ["three", "c"], ["four", "d"]]
     assert [row for row in rows if isinstance(row, BadRow)] == [BadRow(3, "a quote is not closed", '"two,b\n')]
+
+
+@pytest.mark.parametrize("line", ['12" pipe,"hoses', 'b","', 'a """"",",', 'aab","""a'])
+def test_open_quotes_in_all_lines_are_found_in_a_time_of_their_number(tmp_path, monkeypatch, line):
+    """Each such line was once read with all lines after it, or all lines were one row."""
+    asked, read = [0], delimited._Lines.__next__
+
+    def counted(self):
+        asked[0] += 1
+        return read(self)
+
+    monkeypatch.setattr(delimited._Lines, "__next__", counted)
+    rows = _rows(_written(tmp_path, "text,label\nwords,a\n" + f"{line}\n" * 2000), separator=",", header=True)[1]
+    assert rows[0].cells == ["words", "a"]
+    assert [row.line for row in rows[1:]] == [*range(3, 2003)]
+    assert {row.reason for row in rows[1:]} == {"a quote is not closed"}
+    assert asked[0] < 50 * 2000
 
 
 def test_rows_of_another_width_are_named(tmp_path):

@@ -174,6 +174,12 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("a.csv", "text,label\n")
         archive.writestr("b.csv", "text,label\n")
     refused(["cannot be read as a table", "a.csv, b.csv"], open_source, tmp_path / "t.zip")
+    _zip(tmp_path / "t.zip", "text,label\n")
+    content = bytearray((tmp_path / "t.zip").read_bytes())
+    for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        content[content.index(mark) + at] = 9  # Deflate64, which Windows writes for large files
+    (tmp_path / "t.zip").write_bytes(content)
+    refused(["t.zip cannot be unpacked", "unpack it"], open_source, tmp_path / "t.zip")
     with gzip.open(tmp_path / "t.sqlite.gz", "wb") as file:
         file.write(b"SQLite format 3\x00")
     refused("is compressed by gzip", open_source, tmp_path / "t.sqlite.gz")

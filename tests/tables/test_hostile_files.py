@@ -97,6 +97,56 @@ def test_an_endless_view_is_refused(tmp_path, monkeypatch):
     refused("not a data set", TableStore.open, tmp_path / "meta.db")
 
 
+def test_cells_and_lines_without_an_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.tables.reading.text_files.LARGEST_CELL", 10_000)
+    monkeypatch.setattr("xmc_tf.tables.reading.structured.LARGEST_CELL", 10_000)
+    with sqlite3.connect(tmp_path / "large.db") as database:
+        database.execute("CREATE VIEW documents AS SELECT CAST(zeroblob(20000) AS TEXT) AS text, 'x' AS label")
+    database.close()
+    with pytest.raises(InputError, match=r"large\.db.*string or blob too big"):
+        list(open_source(tmp_path / "large.db").records())
+    path = tmp_path / "data.txt"
+    for kind in ("jsonl", "lines", "fasttext", "csv"):
+        path.write_text("text,label\na,b\n" + "a" * 20_000 + "\n")
+        with pytest.raises(InputError, match=r"data\.txt, line 3 is too long"):
+            list(open_source(path, SourceOptions(kind=kind)).records())
+    with pytest.raises(OSError, match="Input/output error") as error:
+        open_source("/proc/self/mem")
+    assert error.value.filename == "/proc/self/mem"
+
+
+def test_damaged_databases_and_parquet_files_are_named(tmp_path):
+    path = tmp_path / "data.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE documents (text, label)")
+        database.execute("CREATE VIEW others AS SELECT * FROM missing")
+        database.executemany("INSERT INTO documents VALUES (?, 'x')", [("words " * 50,)] * 1000)
+    database.close()
+    refused(r"data\.db cannot be read", open_source, path, SourceOptions(table="others"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) // 2))
+    refused(r"data\.db.*malformed", open_source, path, SourceOptions(table="documents"))
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "data.parquet"
+    columns = {"text": [f"{row} words" for row in range(5000)], "label": ["x"] * 5000}
+    parquet.write_table(pytest.importorskip("pyarrow").table(columns), path, use_dictionary=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60] + b"\xff" * 500 + whole[560:])
+    with pytest.raises(InputError, match=r"data\.parquet is damaged after row 0"):
+        list(open_source(path).records())
+
+
+def test_keys_that_few_objects_have_are_ignored(tmp_path, caplog):
+    """Each row once had a cell for each key of all rows."""
+    rows = [{f"key {row}": "words", "text": f"text {row}", "label": "x"} for row in range(1500)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert open_source(path).columns == ["text", "label"]
+    assert "1,000 of 1,002 keys are ignored, because fewer than 1 % of the objects have them" in caplog.text
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows[:150]))
+    assert len(open_source(path).columns) == 152
+
+
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("xmc_tf.tables.reading.text_files.LEAST_BOMB", 1 << 20)
     path = tmp_path / "bomb.jsonl.gz"
@@ -130,6 +180,10 @@ def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
         (lzma.compress(b"text,label\na,b\n"), "another archive"),
         (gzip.compress(b"data.csv".ljust(257, b"\0") + b"ustar\x00text,label\na,b\n", mtime=0), "another archive"),
         (b"text,label\n", "has no rows"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"\xff\xfe\n\0", "is empty"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\1\0\x08\x02\0\0\0\xd3\x10?1IDATx" * 9, "is not a text file"),
+        (b'[{"text": "a", "label": "b"}, {"te', ["holds no JSON objects", "not JSON: line 1, column 32", "cut off"]),
         (b"PAR1 and nothing more", "Parquet"),
         (b"SQLite format 3\x00 and nothing more", "SQLite"),
     ],

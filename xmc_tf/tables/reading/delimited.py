@@ -1,6 +1,7 @@
 """Read CSV and TSV files with any separator, quotes, line breaks in cells, missing headers and damaged rows."""
 
 import csv
+import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import count
@@ -9,10 +10,18 @@ from typing import IO
 
 from xmc_tf.tables.column_names import LABELS, TEXTS, plain
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import named, opened_text, text_encoding, unpacked_name, unpacked_size
+from xmc_tf.tables.reading.text_files import (
+    LARGEST_CELL,
+    lines_of,
+    named,
+    opened_text,
+    text_encoding,
+    unpacked_name,
+    unpacked_size,
+)
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-_LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
+_FEW_LINES = 20  # of a row after one whose quote is not closed
 _SAMPLE, _LEAST_LINES = 1 << 18, 3
 _LONGEST_NAME = 80  # characters of a column name, if the header is guessed
 
@@ -28,11 +37,11 @@ class DelimitedFile(TableReader):
         self.path, self.name, self.files = path, str(path), (path,)
         self.encoding = text_encoding(path, encoding)
         self.size = max(unpacked_size(path) >> 20, 1)
-        csv.field_size_limit(_LARGEST_CELL)
+        csv.field_size_limit(LARGEST_CELL)
         with self._open() as file:
             sample = file.read(_SAMPLE)
             # A header of its own may be followed by a text that is longer than the sample, or be missing.
-            while len(sample.splitlines()) < _LEAST_LINES and len(sample) < _LARGEST_CELL:
+            while len(sample.splitlines()) < _LEAST_LINES and len(sample) < LARGEST_CELL:
                 if not (piece := file.read(len(sample) or 1)):
                     break
                 sample += piece
@@ -77,7 +86,7 @@ class DelimitedFile(TableReader):
         """Yield (first line, row number, cells, fault) of each row. If a quote is not closed, one line is lost."""
         self.read = 0
         with self._open() as file:
-            lines = _Lines(file, self)
+            lines = _Lines(lines_of(file, self.path), self)
             for _ in range(self._skip):
                 next(lines, None)
             for row in count(1):
@@ -100,17 +109,24 @@ class DelimitedFile(TableReader):
 
 
 class _Lines:
-    """The lines of a file; all but the first line of the current row can be pushed back and read again."""
+    """The lines of a file; all but the first line of the current row can be pushed back and read again.
+
+    After a row whose quote is not closed up to the end, rows have few lines: each could be such a row, and would read
+    all lines after it again.
+    """
 
     def __init__(self, file: Iterator[str], source: DelimitedFile) -> None:
         self._file, self._source = file, source
         self._waiting: deque[str] = deque()
         self.number, self.row, self.ended = 0, [], False  # type: tuple[int, list[str], bool]
+        self._size, self._most_lines = 0, sys.maxsize  # characters and lines of a row
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
+        if len(self.row) >= self._most_lines or self._size > LARGEST_CELL:
+            raise csv.Error("a quote is not closed")
         if self._waiting:
             line = self._waiting.popleft()
         else:
@@ -120,25 +136,23 @@ class _Lines:
             self.ended = True
             raise StopIteration
         self.number += 1
+        self._size += len(line)
         self.row.append(line)
         return line.replace("\0", "")
 
     def begin_row(self) -> None:
-        self.row, self.ended = [], False
+        self.row, self.ended, self._size = [], False, 0
 
     def push_back(self) -> None:
         """Push back all lines of the current row except the first."""
+        self._most_lines = _FEW_LINES
         self._waiting.extendleft(reversed(self.row[1:]))
         self.number -= max(len(self.row) - 1, 0)
 
 
 def _is_open(row: list[str], separator: str) -> bool:
     """Return whether a row ends inside a quoted cell."""
-    try:
-        list(csv.reader(row, delimiter=separator, strict=True))
-    except csv.Error as error:
-        return "unexpected end of data" in str(error)
-    return False
+    return sum(1 for _ in csv.reader([*row, "next"], delimiter=separator)) == 1
 
 
 def _parsed(lines: list[str], separator: str) -> list[list[str]]:

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.label_cells import FASTTEXT
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import named, opened, opened_text, text_encoding, unpacked_size
+from xmc_tf.tables.reading.text_files import lines_of, named, opened, opened_text, text_encoding, unpacked_size
 
 _SUBJECT = re.compile(r"<([^<>\s]+)>")
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")
@@ -36,7 +36,7 @@ class _LineReader(TableReader):
         """Yield the number (from 1) and the text of each line."""
         self.read = 0
         with opened_text(self.path, self.encoding, newline="\n") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(lines_of(file, self.path), 1):
                 self.read += len(line)
                 yield number, line.rstrip("\r\n")
 
@@ -125,7 +125,7 @@ class SparseFeatures(TableReader):
         """Yield ((feature numbers, values), label numbers) for each document."""
         with opened(self.path) as file:
             file.readline()
-            for number, line in enumerate(file, 2):
+            for number, line in enumerate(lines_of(file, self.path), 2):
                 self.read = number - 1
                 try:
                     yield TableRow(number, [*self._parsed(line)])
@@ -184,7 +184,7 @@ class TextsAndLabelLists(TableReader):
         files = zip((self.path, self.labels), self._encodings, strict=True)
         texts, labels = (opened_text(path, encoding, newline="\n") for path, encoding in files)
         with texts, labels:
-            yield from zip_longest(texts, labels)
+            yield from zip_longest(lines_of(texts, self.path), lines_of(labels, self.labels))
 
 
 class TextLines(_LineReader):

@@ -22,7 +22,7 @@ from xmc_tf.tables.reading.nested import flattened
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
-from xmc_tf.tables.reading.text_files import first_lines, packing, unpacked_name
+from xmc_tf.tables.reading.text_files import HEAD, first_lines, packing, unpacked_name
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
@@ -105,7 +105,7 @@ def _kind(path: Path) -> str:
         return "parquet"
     if head.startswith(b"SQLite format 3\x00"):
         return "sqlite"
-    if not head:
+    if not head.strip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n") and len(head) < HEAD:
         raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
     if lines and SparseFeatures.matches(lines):
         return "sparse-features"

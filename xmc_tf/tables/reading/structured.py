@@ -1,21 +1,33 @@
 """Read tables from JSON lines, Parquet, SQLite and DataFrames."""
 
+import logging
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.files.json_files import MOST_BYTES, parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.connections import foreign_database
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
-from xmc_tf.tables.reading.text_files import named, opened_text, packing, text_encoding, unpacked_size
+from xmc_tf.tables.reading.text_files import (
+    LARGEST_CELL,
+    lines_of,
+    named,
+    opened_text,
+    packing,
+    text_encoding,
+    unpacked_size,
+)
 
+_LOG = logging.getLogger(__name__)
 _SAMPLE = 1000
+_MANY_KEYS, _LEAST_SHARE = 200, 0.01  # of JSON objects, and the share of the objects that must have a key
 _BATCH = 4096
 MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
@@ -31,14 +43,21 @@ class JsonLines(TableReader):
         method = packing(path)
         self.kind = f"JSON lines in {named(self.encoding)}" + (f", packed by {method}" if method else "")
         self.size = max(unpacked_size(path) >> 20, 1)
-        keys: dict[str, None] = {}
-        for _, _, value in islice(self._values(), _SAMPLE):
-            if isinstance(value, dict):
-                keys |= dict.fromkeys(map(str, value))
-        self.columns = list(keys)
+        sample = [value for _, _, value in islice(self._values(), _SAMPLE)]
+        keys = Counter(str(key) for value in sample if isinstance(value, dict) for key in value)
         if not keys:
             expected = 'one object per line, such as {"text": "…", "labels": ["…"]}, or an array of objects'
-            raise InputError(f"{path} holds no JSON objects", expected=expected)
+            fault = next((value for value in sample if isinstance(value, str)), "")
+            fix = "if it is cut off, copy it again" if fault else ""
+            raise InputError(f"{path} holds no JSON objects", expected=expected, received=fault, fix=fix)
+        # Each row has a cell for each column: as many columns as rows would take a time of rows times rows.
+        least = len(sample) * _LEAST_SHARE if len(keys) > _MANY_KEYS else 0
+        self.columns = [key for key, count in keys.items() if count >= least]
+        if rare := len(keys) - len(self.columns):
+            _LOG.warning(
+                "%s: %s of %s keys are ignored, because fewer than 1 %% of the objects have them", path, f"{rare:,}",
+                f"{len(keys):,}",
+            )  # fmt: skip
 
     def records(self) -> Iterator[TableRow | BadRow]:
         for number, text, value in self._values():
@@ -51,13 +70,12 @@ class JsonLines(TableReader):
         """Yield the number, the text and the value of each line, or of each element of an array."""
         self.read = 0
         with opened_text(self.path, self.encoding) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(lines_of(file, self.path), 1):
                 self.read += len(line)
                 if number == 1 and line.lstrip("\ufeff \t\r\n")[:1] == "[":
-                    found = _object(line + file.read())
-                    yield from (
-                        (at, str(one), one) for at, one in enumerate(found if isinstance(found, list) else (), 1)
-                    )
+                    found = _object(line + file.read(MOST_BYTES))  # more is refused
+                    values = found if isinstance(found, list) else [found] if isinstance(found, str) else []
+                    yield from ((at, str(one), one) for at, one in enumerate(values, 1))
                     return
                 if line.strip():
                     yield number, line, _object(line)
@@ -69,7 +87,7 @@ class ParquetFile(TableReader):
             import pyarrow.parquet
         except ImportError:
             raise InputError(f"{path}: Parquet files need the package pyarrow", fix=pip_install("tables")) from None
-        self.name, self.kind, self.files = str(path), "Parquet", (path,)
+        self.name, self.kind, self.files, self._error = str(path), "Parquet", (path,), pyarrow.ArrowException
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
         except (pyarrow.ArrowException, OSError) as error:
@@ -79,8 +97,17 @@ class ParquetFile(TableReader):
 
     def records(self) -> Iterator[TableRow | BadRow]:
         self.read = 0
-        for batch in self._file.iter_batches(batch_size=_BATCH):
-            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        batches = self._file.iter_batches(batch_size=_BATCH)
+        while True:
+            try:
+                columns = [column.to_pylist() for column in next(batches).columns]
+            except StopIteration:
+                return
+            except (self._error, OSError) as error:
+                raise InputError(
+                    f"{self.name} is damaged after row {self.read:,}: {error}", fix="copy the file again"
+                ) from None
+            for cells in zip(*columns, strict=True):
                 self.read += 1
                 yield TableRow(self.read, list(cells))
 
@@ -92,6 +119,7 @@ class SqliteTable(TableReader):
         self.name, self.kind = str(path), "SQLite"
         try:
             self._database = foreign_database(path)
+            self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_CELL)  # of a cell, and of a row
             rows = self._database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         except sqlite3.DatabaseError as error:
             raise InputError(
@@ -111,12 +139,16 @@ class SqliteTable(TableReader):
         self._quoted = quoted(table)
         self._database.text_factory = lambda text: text.decode("utf-8", "replace")
         # Not from PRAGMA table_info, which leaves out generated columns.
-        self.columns = [one[0] for one in self._database.execute(f"SELECT * FROM {self._quoted} LIMIT 0").description]
+        try:
+            found = self._database.execute(f"SELECT * FROM {self._quoted} LIMIT 0")
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        self.columns = [one[0] for one in found.description]
         began = time.monotonic()
         self._database.set_progress_handler(lambda: time.monotonic() - began > MOST_SECONDS, 100_000)
         try:
             self.size = int(self._database.execute(f"SELECT count(*) FROM {self._quoted}").fetchone()[0])
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise InputError(
                 f"{path}: the rows of {table!r} cannot be counted: {error}",
                 expected=f"a table, or a view that can be counted in {MOST_SECONDS} s",
@@ -129,9 +161,18 @@ class SqliteTable(TableReader):
             self._database.close()  # which the interpreter may do much later, and until then nobody could write
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
-            self.read = number
-            yield TableRow(number, list(cells))
+        try:
+            for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
+                self.read = number
+                yield TableRow(number, list(cells))
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: sqlite3.Error) -> InputError:
+        return InputError(
+            f"{self.name} cannot be read after row {self.read:,}: {error}",
+            expected=f"an undamaged database, with rows of at most {LARGEST_CELL:,} bytes", fix="copy it again",
+        )  # fmt: skip
 
 
 class Frame(TableReader):

@@ -6,18 +6,33 @@ import io
 import logging
 import zipfile
 import zlib
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, AnyStr, cast
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import named_error
 
 _LOG = logging.getLogger(__name__)
 _PIECE, _BUFFER = 1 << 20, 1 << 16
 _PACKINGS = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
 _MOST_STRAY = 0.05  # share of the characters outside ASCII that may be damaged in UTF-8
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_LINES, _LONGEST_LINE = 20, 1 << 20  # by which a format is detected
+HEAD, _LINES, _LONGEST_LINE = 4096, 20, 1 << 20  # by which a format is detected
 _LARGEST_RATIO, LEAST_BOMB = 100, 1 << 26
+LARGEST_CELL = 1 << 26  # characters of a line, of a row, and bytes of a cell
+_OF_BOTH = 0.2  # share of the zeros at the rarer of even and odd positions, in files that are no UTF-16
+
+
+class _Plain(io.FileIO):
+    """A file that is not compressed; the errors of a failing disk name it."""
+
+    def readinto(self, buffer: Any) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise named_error(error, str(self.name)) from None
 
 
 class _Unpacked(io.RawIOBase):
@@ -28,7 +43,13 @@ class _Unpacked(io.RawIOBase):
         self.name, self._packed, self._unpacked = path, path.open("rb"), 0
         self._content: Any = gzip.GzipFile(fileobj=self._packed)
         if member:
-            self._content = zipfile.ZipFile(self._packed).open(member)  # noqa: SIM115
+            try:
+                self._content = zipfile.ZipFile(self._packed).open(member)  # noqa: SIM115
+            except NotImplementedError as error:
+                raise InputError(
+                    f"{path} cannot be unpacked: {error}", expected="the methods deflate, bzip2 or LZMA",
+                    fix="unpack it, and name the table",
+                ) from None  # fmt: skip
 
     def readable(self) -> bool:
         return True
@@ -58,7 +79,7 @@ class _Unpacked(io.RawIOBase):
 
 def packing(path: Path) -> str:
     """Return the method by which a file is compressed; "" if it is not."""
-    with path.open("rb") as file:
+    with io.BufferedReader(_Plain(path)) as file:
         head = file.read(6)
     return next((method for start, method in _PACKINGS.items() if head.startswith(start)), "")
 
@@ -91,7 +112,7 @@ def _only_member(path: Path) -> str:
 
 def opened(path: Path) -> IO[bytes]:
     """Open a file for reading; compressed files are decompressed during reading."""
-    return cast(IO[bytes], io.BufferedReader(_Unpacked(path), _BUFFER)) if packing(path) else path.open("rb")
+    return cast(IO[bytes], io.BufferedReader((_Unpacked if packing(path) else _Plain)(path), _BUFFER))
 
 
 def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
@@ -99,10 +120,23 @@ def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str
     return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline=newline)
 
 
+def lines_of(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
+    """Yield the lines of an open file. One that does not end, which would fill the memory, is an error."""
+    for number in count(1):
+        if not (line := file.readline(LARGEST_CELL + 1)):
+            return
+        if len(line) > LARGEST_CELL:
+            raise InputError(
+                f"{path}, line {number:,} is too long", expected=f"at most {LARGEST_CELL:,} characters",
+                fix="check that it is a table",
+            )  # fmt: skip
+        yield line
+
+
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
     """Return the first bytes and the first lines of a file, decompressed, from which its format is detected."""
     with opened(path) as file:
-        head = file.read(4096)
+        head = file.read(HEAD)
     with opened(path) as file:
         return head, [line for _ in range(_LINES) if (line := file.readline(_LONGEST_LINE))]
 
@@ -127,6 +161,12 @@ def text_encoding(path: Path, given: str | None = None) -> str:
             return encoding
         if zeros := head[:4096].count(0):
             even = head[:4096:2].count(0)
+            if min(even, zeros - even) > _OF_BOTH * zeros:
+                raise InputError(
+                    f"{path} is not a text file", expected="text, such as CSV in UTF-8",
+                    received=f"{zeros:,} bytes of zero in the first {len(head[:4096]):,}",
+                    fix="save it as CSV in UTF-8",
+                )  # fmt: skip
             return "utf-16-be" if even > zeros / 2 else "utf-16-le"
         decoder, piece = codecs.getincrementaldecoder("utf-8")(), head
         try:
