@@ -5,8 +5,9 @@ import csv
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
@@ -147,14 +148,19 @@ def run_text(run: Run) -> str:
     if run.metrics:
         lines += [format_table(["measure", "%"], [[name, percent(value)] for name, value in run.metrics.items()]), ""]
     if run.trials:
-        trials = [[one["name"], percent(one["score"]), "kept" if one["kept"] else ""] for one in run.trials]
-        lines += [format_table(["settings tried", "validation %", ""], trials), ""]
+        trials = [[*_change(one), percent(one["score"]), "kept" if one["kept"] else ""] for one in run.trials]
+        lines += [format_table(["settings tried", "", "validation %", ""], trials), ""]
     durations = [[part, span(seconds)] for part, seconds in run.durations.items()]
     lines += [format_table(["part", "time"], durations), ""]
     changed = [[name, str(value)] for name, value in run.parameters.items()]
     lines += [format_table(["parameter", "value"], changed, width=200), ""]
     lines.append("versions  " + ", ".join(f"{name} {value}" for name, value in run.versions.items()))
     return "\n".join(lines)
+
+
+def _change(trial: Mapping[str, Any]) -> list[str]:
+    """Return the setting that a trial changed, and its value. In version 0.2, trials had a name instead."""
+    return [trial.get("setting", trial.get("name")) or "the first settings", trial.get("value", "")]
 
 
 def comparison_text(runs: Sequence[Run]) -> str:

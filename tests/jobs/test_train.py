@@ -1,7 +1,9 @@
 """From a table to a model, a measurement and the record of the run, by one command."""
 
 import json
+import logging
 import os
+import re
 
 import pytest
 
@@ -13,6 +15,7 @@ from xmc_tf.jobs.linear import warn_of_case
 from xmc_tf.tables.runs import predictions_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.train import main
+from xmc_tf.tree.show import main as show
 
 
 def _train(table, *flags):
@@ -20,7 +23,7 @@ def _train(table, *flags):
 
 
 def test_one_command_trains_and_measures(multi, capsys, caplog):
-    _train(multi, "--ngram-max", 1, "--verbose-level", 1)
+    _train(multi, "--ngram-max", 1, "--verbose-level", 2)
     shown = capsys.readouterr().out
     assert caplog.text.count(" 160 documents, 4 labels, ") > 1  # in each trial; the four names are no documents
     store = TableStore.open(multi.with_suffix(".sqlite"))
@@ -33,10 +36,28 @@ def test_one_command_trains_and_measures(multi, capsys, caplog):
     assert run.documents == {"train": 160, "validation": 20, "test": 20}
     assert (run.kind, run.labels, run.model) == ("XR-Linear", 4, str(multi.parent / "model"))
     assert run.parameters["tfidf.ngram_max"] == 1
-    assert "single words only" not in [trial["name"] for trial in run.trials]  # the user has decided
+    tried = [trial["setting"] for trial in run.trials]
+    assert not any("--ngram-max" in setting for setting in tried)  # the user has decided
+    row = next(line for line in shown.splitlines() if "(--Cp)" in line).split()
+    assert row[-2] == f"{run.parameters['ranker.hlm_args.model_chain.Cp']:g}"
+    assert "--" not in run.chosen[0].replace("--effort", "")  # the table has the flags
+    assert re.search(r"\n *setting +chosen +gain\n", shown)
+    lines = [one.message for one in caplog.records if one.levelno >= logging.INFO]
+    assert not any(line.startswith(("label tree: ", "160 documents")) for line in lines)  # of each trial
     assert [document for document, *_ in predictions_of(store, 1)] == store.ids("test").tolist()
     for part in ("data  ", "settings  ", "results  ", "files  ", "next  ", "xmc_tf predict NEW.csv -m"):
         assert part in shown
+
+
+@pytest.mark.parametrize(("rows", "claim"), [(3, "no"), (30, "rough")])
+def test_few_rows_make_no_claim_of_probabilities(tmp_path, capsys, rows, claim):
+    table = write_table(tmp_path / "few.csv", documents(rows, 1))
+    _train(table, "--validation", "0%", "--test", "0%", "--min-df", 1)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"and scores are {claim} probabilities" in said
+    assert "train on 200 or more (--label-names true)" in said
+    show([str(table.parent / "model")])
+    assert ("probabilities, learned from" in capsys.readouterr().out) == (claim == "rough")
 
 
 def test_one_label_per_document_is_measured_as_such(single, capsys):
@@ -77,6 +98,10 @@ def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys, caplog):
     _train(multi.with_suffix(".sqlite"), "--effort", "fast", "--verbose-level", 2)
     assert "data set: reused as it was prepared from multi.csv" in caplog.text
     assert "100 test" in capsys.readouterr().out
+    assert "has changed" not in caplog.text
+    multi.write_text(multi.read_text() + "another row,sports\n")
+    _train(multi.with_suffix(".sqlite"), "--effort", "fast")
+    assert "multi.csv has changed since; to train on its rows of today, name it instead of" in caplog.text
     for flags in (["--test", 0.2], ["--text-column", "label"], ["--names-file", "names.tsv"], ["--table", "documents"]):
         refused(
             f"{flags[0]} cannot be used with .*multi.sqlite, a data set", _train, multi.with_suffix(".sqlite"), *flags

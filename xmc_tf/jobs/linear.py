@@ -18,10 +18,11 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, as_features
+from xmc_tf.fusion.choice import ENOUGH_WITHOUT_NAMES
 from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announcement, choose_settings
 from xmc_tf.jobs.table_job import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
-from xmc_tf.metrics import evaluate
+from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
@@ -40,6 +41,8 @@ _LOG = logging.getLogger(__name__)
 _KS = (1, 3, 5)
 _LEAST_GAIN = 0.001  # smaller differences are chance, and the simpler settings stay
 _SMALL = 20_000_000  # bytes of training data that a model keeps by default
+_FEW_HELD_OUT = 100  # documents from which probabilities are learned roughly
+_ENOUGH = f"train on {ENOUGH_WITHOUT_NAMES} or more"
 _EXAMPLES = 3  # test documents that a model keeps, to try it with
 # http://…, urn:nbn:fi:au:ysa:Y97, yso:p1234, Q42, 330
 _IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[_-]?\d[\w:.-]*|\d{3,}[\w:.-]*")
@@ -86,7 +89,7 @@ def train_on_table(job: TableJob, options: LinearOptions, ranks: int = 1) -> str
         job, store, about, predicted, start, began=began, kind="XR-Linear",
         parameters=flat_parameters(params.to_json()), durations=seconds,
         chosen=[*settings.reasons, *words, *_account(training, model, params, about)],
-        trials=[vars(trial) for trial in training.trials], versions=package_versions(),
+        trials=[vars(trial) for trial in training.trials], tried=training.tried, versions=package_versions(),
     )  # fmt: skip
 
 
@@ -141,7 +144,8 @@ class DataSetFeatures:
 class Trial:
     """A change of settings and its result on the validation documents."""
 
-    name: str
+    setting: str  # "" for the first settings
+    value: str
     score: float
     seconds: float
     kept: bool
@@ -158,6 +162,7 @@ class LinearTraining:
         self.single_label = single_label
         self.measure = "accuracy" if single_label else "mean of P@1, P@3 and P@5"
         self.trials: list[Trial] = []
+        self.tried: list[str] = []  # the table of the settings that were tried
 
     def run(self, settings: Settings) -> tuple[XRLinear, XRLinearParams]:
         """Choose the settings on the validation documents, then train on training and validation documents."""
@@ -200,19 +205,34 @@ class LinearTraining:
         if not settings.steps:
             return best
         rows = self._sample(settings.sample)
-        names = ["the first settings", *(step.name for step in settings.steps)]
-        for number, name in enumerate(names):
-            params = settings.steps[number - 1].change(best) if number else best
+        for number, step in enumerate([None, *settings.steps]):
+            params = best if step is None else step.change(best)
             began = time.monotonic()
             score = self._score(params, rows)
-            kept = not number or score > max(trial.score for trial in self.trials if trial.kept) + _LEAST_GAIN
-            self.trials.append(Trial(name, score, time.monotonic() - began, kept))
+            kept = step is None or score > max(trial.score for trial in self.trials if trial.kept) + _LEAST_GAIN
+            setting, value = ("", "") if step is None else (step.setting, step.value(params))
+            self.trials.append(Trial(setting, value, score, time.monotonic() - began, kept))
             best = params if kept else best
             _LOG.info(
-                "settings %s of %s: %s: %s %.2f%s", number + 1, len(names), name, self.measure, 100 * score,
+                "settings %s of %s: %s: %s %.2f%s", number + 1, len(settings.steps) + 1,
+                f"{setting}: {value}" if setting else "the first ones", self.measure, 100 * score,
                 ", kept" if kept and number else "",
             )  # fmt: skip
+        self.tried = self._tried(settings, best)
         return best
+
+    def _tried(self, settings: Settings, best: XRLinearParams) -> list[str]:
+        """Return the lines of a table: each setting that was tried, its value, and the gain."""
+        gains: dict[str, float] = {}
+        score = self.trials[0].score
+        for trial in self.trials[1:]:
+            gains[trial.setting] = gains.get(trial.setting, 0.0) + (trial.score - score if trial.kept else 0.0)
+            score = trial.score if trial.kept else score
+        value = {step.setting: step.value(best) for step in settings.steps}
+        rows = [[name, value[name], f"{100 * gain:+.2f}" if gain else "–"] for name, gain in gains.items()]
+        table = format_table(["setting", "chosen", "gain"], rows)
+        count = self.Y_validation.shape[0]
+        return [f"{self.measure} on {count:,} validation documents: {100 * score:.2f}", *table.splitlines()]
 
     def _score(self, params: XRLinearParams, rows: np.ndarray | slice) -> float:
         """Return the metric of these settings on the validation documents."""
@@ -269,21 +289,17 @@ def _shape_of(store: TableStore, about: Summary) -> DataShape:
 def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, about: Summary) -> list[str]:
     """Return sentences that say what was chosen and why, and which documents the model was trained on."""
     out = []
-    if training.trials:
-        first, best = training.trials[0], [trial for trial in training.trials if trial.kept][-1]
-        kept = [trial.name for trial in training.trials[1:] if trial.kept]
-        left = [trial.name for trial in training.trials[1:] if not trial.kept]
-        scores = f"{training.measure} of the validation documents: {100 * best.score:.2f}"
-        if kept:
-            before = f"{100 * first.score:.2f} without"
-            out.append(f"{' and '.join(kept)}: better than the first settings ({scores}, {before})")
-        if left:
-            out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
     evidence = model.evidence
+    held_out = 0 if evidence is None else evidence.fusion.nr_held_out
+    learned = f"learned from {held_out:,} held-out documents"
     if evidence is not None and evidence.names is not None:
-        out.append("label names in the text are evidence, and scores are probabilities (--label-names true)")
+        scores = (
+            "scores are probabilities" if held_out >= _FEW_HELD_OUT
+            else f"scores are rough probabilities, {learned}; {_ENOUGH}" if held_out
+            else f"scores are no probabilities, because the documents are too few to learn them; {_ENOUGH}"
+        )  # fmt: skip
+        out.append(f"label names in the text are evidence, and {scores} (--label-names true)")
     elif evidence is not None:
-        learned = f"learned from {evidence.fusion.nr_held_out:,} held-out documents"
         out.append(f"the scores are probabilities, {learned} (--probabilities true)")
     identifiers = [name for name in model.names or () if _IDENTIFIER.fullmatch(name)]
     if len(identifiers) > 0.5 * len(model.names or ()):

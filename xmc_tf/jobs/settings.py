@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.params import EFFORT_TIMES, EFFORTS, LinearLevelParams, XRLinearParams, params_of_effort
+from xmc_tf.params import EFFORT_TIMES, EFFORTS, LinearLevelParams, TfidfParams, XRLinearParams, params_of_effort
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -37,7 +37,8 @@ class DataShape:
 class Step:
     """A change of settings that is tried on validation documents and kept if it improves the metric."""
 
-    name: str
+    setting: str  # what is changed, with its flag
+    value: Callable[[XRLinearParams], str]  # the value of the setting, as a user types it
     change: Callable[[XRLinearParams], XRLinearParams]
     cost: float  # training time, as a multiple of the first training
     fixes: tuple[str, ...]  # parameters that it changes; it is left out if the user has set one of them
@@ -168,34 +169,45 @@ def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     Cp = _level(params).Cp
 
     def cost(factor: float) -> Step:
-        name = f"a label's own documents count {factor:g} times as much (Cp {factor * Cp:g})"
-        return Step(name, lambda one: _with_chain(one, model_chain=replace(_level(one), Cp=factor * Cp)), 1.0, ("Cp",))
-
-    def pieces(factor: float) -> Step:
         def change(one: XRLinearParams) -> XRLinearParams:
-            assert one.tfidf.piece_weight is not None  # set when the first features were computed
-            return _with_tfidf(one, piece_weight=factor * one.tfidf.piece_weight)
+            return _with_chain(one, model_chain=replace(_level(one), Cp=factor * Cp))
 
-        return Step(f"pieces of long words with {factor:g} times the weight kept so far", change, 1.0, of_pieces)
+        return Step("weight of a label's own documents (--Cp)", lambda one: f"{_level(one).Cp:g}", change, 1.0, ("Cp",))
 
-    of_pieces = ("pieces", "piece_weight")
+    def pieces(change: Callable[[TfidfParams], TfidfParams], cost: float) -> Step:
+        def value(one: XRLinearParams) -> str:
+            return "0" if one.tfidf.pieces == 0 else f"{one.tfidf.piece_weight:.3g}"
+
+        def changed(one: XRLinearParams) -> XRLinearParams:
+            return replace(one, tfidf=change(one.tfidf))
+
+        return Step("weight of pieces of words (--piece-weight)", value, changed, cost, ("pieces", "piece_weight"))
+
+    def weighted(factor: float) -> Step:
+        def change(one: TfidfParams) -> TfidfParams:
+            assert one.piece_weight is not None  # set when the first features were computed
+            return replace(one, piece_weight=factor * one.piece_weight)
+
+        return pieces(change, 1.0)
+
+    def words(most: int, cost: float) -> Step:
+        def change(one: XRLinearParams) -> XRLinearParams:
+            return replace(one, tfidf=replace(one.tfidf, ngram_max=most))
+
+        return Step(
+            "longest word sequences (--ngram-max)", lambda one: str(one.tfidf.ngram_max), change, cost, ("ngram_max",)
+        )
+
     mined = Step(
-        "confused labels as counterexamples (tfn+man)", lambda one: _with_chain(one, neg_mining_chain="tfn+man"), 4.0,
-        ("negative_sampling",),
+        "counterexamples (--negative-sampling)", lambda one: str(one.ranker.hlm_args.neg_mining_chain),
+        lambda one: _with_chain(one, neg_mining_chain="tfn+man"), 4.0, ("negative_sampling",),
     )  # fmt: skip
     in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
-    single = Step("single words only", lambda one: _with_tfidf(one, ngram_max=1), 0.5, ("ngram_max",))
     if effort == "balanced":
-        return [*in_tree, pieces(0.5), pieces(1.5), cost(2.0), single]
-    no_pieces = Step(
-        "no pieces of long words", lambda one: _with_tfidf(one, pieces=0, piece_weight=None), 0.5, of_pieces
-    )
-    triples = Step("word triples", lambda one: _with_tfidf(one, ngram_max=3), 2.0, ("ngram_max",))
-    return [*in_tree, pieces(0.5), pieces(1.5), no_pieces, cost(2.0), cost(0.5), single, cost(4.0), triples]
-
-
-def _with_tfidf(params: XRLinearParams, **changes: Any) -> XRLinearParams:
-    return replace(params, tfidf=replace(params.tfidf, **changes))
+        return [*in_tree, weighted(0.5), weighted(1.5), cost(2.0), words(1, 0.5)]
+    no_pieces = pieces(lambda one: replace(one, pieces=0, piece_weight=None), 0.5)
+    tried = [weighted(0.5), weighted(1.5), no_pieces, cost(2.0), cost(0.5), words(1, 0.5), cost(4.0), words(3, 2.0)]
+    return [*in_tree, *tried]
 
 
 def _with_chain(params: XRLinearParams, **changes: Any) -> XRLinearParams:

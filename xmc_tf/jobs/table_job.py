@@ -25,7 +25,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.report.inputs import ReportInputs, curves_of
 from xmc_tf.report.writing import write_report
 from xmc_tf.tables.columns import TrainedColumns
-from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.preparation import PrepareOptions, has_changed, prepare
 from xmc_tf.tables.runs import Run, record_run
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import Summary
@@ -111,17 +111,21 @@ def data_set_of(job: TableJob) -> TableStore:
                 f"{job.table} is not complete: its preparation was interrupted",
                 fix="run the same xmc-tf prepare command again to resume",
             )
-        _LOG.info("data set: reused as it was prepared from %s", store.meta("table") or "a table in Python")
+        table = store.meta("table")
+        _LOG.info("data set: reused as it was prepared from %s", table or "a table in Python")
+        if table and has_changed(store, Path(job.table).parent / table):
+            _LOG.warning("%s has changed since; to train on its rows of today, name it instead of %s", table, job.table)
         return store
     return prepare(job.table, job.database or database_of(job.table), job.preparation)
 
 
 def finish(
-    job: TableJob, store: TableStore, about: Summary, predicted: csr_matrix | None, start: float, **record: Any
-) -> str:
+    job: TableJob, store: TableStore, about: Summary, predicted: csr_matrix | None, start: float,
+    tried: Sequence[str] = (), **record: Any,
+) -> str:  # fmt: skip
     """Measure the predictions, save the record of the run, and return the summary to print.
 
-    ``record`` contains further fields of the record.
+    ``tried`` has the lines of the table of settings, and ``record`` further fields of the record.
     """
     results = None if predicted is None else _results(store, predicted, about.single_label)
     run = Run(
@@ -139,7 +143,7 @@ def finish(
     readable = predicted is not None and not store.nr_features
     return _summary({
         "data": _wrapped([f"{store.path}, {recorded}", *about.text().splitlines()]),
-        "settings": _wrapped(run.chosen),
+        "settings": [*tried, *([""] if tried else []), *_wrapped(run.chosen)],
         "results": _wrapped([_unmeasured(job, store)])
         if results is None
         else [*results.lines(), *_wrapped(_remarks(results, about))],

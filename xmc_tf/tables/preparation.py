@@ -164,6 +164,14 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     return not same_name and source.get("content", "") != before.get("content")
 
 
+def has_changed(store: TableStore, table: Path) -> bool:
+    """Return whether a table exists, and has another content than when the data set was prepared from it."""
+    before = (store.meta("source") or {}).get("content")
+    with suppress(InputError):  # of a table that cannot be opened without flags
+        return before is not None and table.is_file() and content_of(open_source(table)) != before
+    return False
+
+
 def _begin_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
     """Delete the documents but keep the runs; raise an error if the database belongs to another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")

@@ -36,7 +36,7 @@ class Run:
     metrics: dict[str, float] = field(default_factory=dict)  # of the test documents, from 0 to 1
     durations: dict[str, float] = field(default_factory=dict)  # of parts of the work, in seconds
     chosen: list[str] = field(default_factory=list)  # sentences about the choice of settings
-    trials: list[dict[str, Any]] = field(default_factory=list)  # of each tried setting: name, score, seconds, kept
+    trials: list[dict[str, Any]] = field(default_factory=list)  # of each change: setting, value, score, seconds, kept
     curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # learning curves: (step, value) pairs
     versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
     documents: dict[str, int] = field(default_factory=dict)  # number by split

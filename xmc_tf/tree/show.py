@@ -178,6 +178,8 @@ def _about_scores(model: Path) -> str:
     if (header := model / FUSION / FUSION_HEADER).exists():
         learned = read_json(header)
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))
+        if not documents:
+            return "from rankers and label names; too few documents could be held out to learn probabilities"
         learned_from = f"probabilities, learned from {documents:,} held-out documents"
         if error is None:
             return learned_from

@@ -118,7 +118,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         else None
     )
     shape = data.Y.shape[0] - data.nr_names, data.Y.shape[1], X.nr_features
-    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in shape))
+    _LOG.debug("%s documents, %s labels, %s features", *(f"{n:,}" for n in shape))
     count = len(params.trees)
     clusters = data.tree is None and min(shape.max_leaf_size for shape in params.trees) < data.Y.shape[1]
     wait_for_kernels(clusters=clusters)
@@ -198,7 +198,7 @@ def _built_trees(
             sub_embeddings=within,
         )  # fmt: skip
         trees.append(tree)
-        _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
+        _LOG.debug("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
     return trees
 
 
