@@ -14,6 +14,8 @@ from tests.serving.cases import assert_export_answers
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.linear.train import main as train_command
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.server.__main__ import main as serve
+from xmc_tf.server.versions import ServedModel
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def of_one_document_each(first, last, rng):
     return texts, labels
 
 
-def test_a_promise_is_kept_if_most_labels_have_one_document():
+def test_a_promise_is_kept_if_most_labels_have_one_document(tmp_path):
     """The label of a held-out document is in the vocabulary because of it; labels of new documents are not.
 
     Its name may be as rare as can be because no other document has it. A new document that mentions it is another.
@@ -69,6 +71,14 @@ def test_a_promise_is_kept_if_most_labels_have_one_document():
         assert len(right) > 50
         assert np.mean(right) >= promised
     refused(r"cannot promise a precision of 0\.7", model.best, texts, min_precision=0.7)
+    model.save(tmp_path / "model")
+    served = ServedModel(tmp_path / "model", min_precision=0.5).current.predict(texts[:100], 5)
+    assert [label for one in served for label in one.labels.tolist()] == model.predict(
+        texts[:100], k=5, min_precision=0.5
+    ).indices.tolist()
+    refused("cannot promise", ServedModel, tmp_path / "model", min_precision=0.7)
+    flags = ["-m", str(tmp_path / "model"), "--threshold", "0.5", "--min-precision", "0.5"]
+    refused("mutually exclusive", serve, flags)
 
 
 def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
@@ -88,6 +98,8 @@ def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
     refused("label 'baking' does not exist", loaded.predict, X, only_labels=["baking"])
     assert loaded.evaluate(X, documents(50, seed=2)[1], k=3).ks == (3,)
     refused("k and only_topk are the same", loaded.predict, X, k=1, only_topk=2)
+    for options, named in (({"k": 0}, "k"), ({"only_topk": 0}, "only_topk")):
+        refused(f"^{named} is out of range\n  expected: a whole number at least 1\n", loaded.predict, X, **options)
 
 
 def test_the_export_answers_as_the_model(model, tmp_path):

@@ -21,6 +21,7 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import drop_below, fused, named, over_all_labels, pieces, stacked
 from xmc_tf.params import PredictionOptions, RankerParams
 from xmc_tf.params.pools import FUSED_LABELS
+from xmc_tf.params.values import MisfitError
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -89,7 +90,14 @@ def read_keywords(
         if options.get("only_topk") is not None:
             raise InputError("k and only_topk are the same option", fix="leave one of them out")
         options["only_topk"] = k
-    return PredictionOptions(**options), cast(FrameColumns, columns), only_labels
+    try:
+        return PredictionOptions(**options), cast(FrameColumns, columns), only_labels
+    except MisfitError as misfit:
+        if k is None or misfit.key != "only_topk":
+            raise
+        raise InputError(
+            f"k {misfit.fault}", expected=misfit.expected, received=misfit.received, fix=misfit.fix
+        ) from None
 
 
 class Model(ABC):

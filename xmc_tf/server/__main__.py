@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_flags, add_model_place, model_place
+from xmc_tf.params import PredictionOptions, add_flags, add_model_place, from_arguments, model_place
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("-b", "--beam-size", type=positive, metavar="INT", help="beam size (default: the model's)")
     add("--threshold", type=float, default=float("-inf"), metavar="SCORE",
         help="leave out labels with lower scores (default: none)")  # fmt: skip
+    add_flags(answers, "min_precision", of=PredictionOptions)
     add_flags(answers, "runtime")
     add = out.add_argument_group("limits").add_argument
     add("--threads", type=thread_number, default=-1, metavar="INT", help="threads per batch; -1: one per core")
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("only_topk", "max_topk", "max_batch", "max_waiting", "max_mb", "max_connections"):
         if (number := getattr(arguments, name)) < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1", received=str(number))
+    given = None if arguments.threshold == float("-inf") else arguments.threshold
+    from_arguments(PredictionOptions, argparse.Namespace(threshold=given, min_precision=arguments.min_precision))
     for name in ("timeout", "poll"):
         if not 0 < getattr(arguments, name) <= 86_400:
             raise InputError(f"--{name} must be a number of seconds above 0 and at most 86,400")
@@ -72,7 +75,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime)
+    served = ServedModel(
+        folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime, arguments.min_precision
+    )
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     routes = Predictions(
         served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),

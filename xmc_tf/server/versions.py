@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.fusion import decide
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
+from xmc_tf.params import PredictionOptions
 from xmc_tf.server.private_copy import State, load_copy, state_of
 from xmc_tf.server.questions import BestLabels
 
@@ -67,9 +69,9 @@ class ServedModel:
 
     def __init__(
         self, folder: str | Path, beam_size: int | None = None, threshold: float = float("-inf"),
-        threads: int = -1, runtime: str = "auto",
+        threads: int = -1, runtime: str = "auto", min_precision: float | None = None,
     ) -> None:  # fmt: skip
-        self.folder = Path(folder)
+        self.folder, self._min_precision = Path(folder), min_precision
         self._options, self._runtime = (beam_size, threshold, threads), runtime
         self._refreshing = threading.Lock()
         found = self._newest()
@@ -113,7 +115,11 @@ class ServedModel:
         model, copy = load_copy(found.folder, lambda folder: load(folder, runtime=self._runtime))
         # Without numbers, models that replace each other are counted.
         number = found.version or (self.current.number + 1 if hasattr(self, "current") else 1)
-        version = Version(number, model, *self._options, copy)
+        beam_size, threshold, threads = self._options
+        if self._min_precision is not None:
+            fusion = None if model.evidence is None else model.evidence.fusion
+            threshold = decide(PredictionOptions(min_precision=self._min_precision), fusion).threshold or 0.0
+        version = Version(number, model, beam_size, threshold, threads, copy)
         try:
             version.predict([""], 1)  # compiles and traces, which the first request would wait for
         except InputError as error:
