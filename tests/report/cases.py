@@ -41,7 +41,7 @@ class Explaining:
 
     def __init__(self, labels):
         self.names, self.tree = names(labels), LabelTree(splits=([0, labels],), labels=np.arange(labels))
-        self.hierarchy = None
+        self.hierarchy = self.evidence = None
 
     def explain(self, text, k):
         words = [Contribution(word, 0.5, 1 - 0.1 * place) for place, word in enumerate(text.lower().split()[:4])]

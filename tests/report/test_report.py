@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from scipy.sparse import csr_matrix
 
 from tests.files import contents, largest_file
 from tests.refusals import refused
-from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices
+from tests.report.cases import FORMULA, SCRIPT, Explaining, Page, inputs, matrices
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
-from xmc_tf.report import Curve, ReportInputs, write_report
+from xmc_tf.fusion.thresholds import PrecisionCurve
+from xmc_tf.report import Curve, ReportInputs, make_report, write_report
 from xmc_tf.report.page import page as page_module
+from xmc_tf.report.sections.summary import sentences
 
 
 def written(tmp_path, given):
@@ -146,6 +149,28 @@ def test_sentences_on_rare_and_new_labels_agree_with_the_tables(tmp_path):
         "1 of the 3 labels of the test documents have no training document: 36.36 % of the true labels, which only "
         "their names can find; 50.00 % of them are among the first 5."
     ) in summary
+
+
+@pytest.mark.parametrize(
+    ("lower", "said"),
+    [
+        ([0.93, 0.86], "New documents keep it with a confidence of 95% from 0.950 on (--min-precision 0.9)."),
+        ([0.87, 0.86], "The model does not promise it for new documents: with a confidence of 95%, its held-out "
+         "documents show at most 0.87."),
+        (None, "New documents need a higher threshold for the same precision."),
+    ],
+)  # fmt: skip
+def test_a_required_precision_is_that_of_min_precision(lower, said):
+    """The report once named a threshold for a precision that the model refused to promise."""
+    truth = csr_matrix(np.eye(4)[np.arange(40) % 4])
+    curve = PrecisionCurve([0.95, 0.5], [0.99, 0.9], [0.4, 0.9], lower, [40, 100])
+    model = Explaining(4)
+    model.evidence = None if lower is None else SimpleNamespace(fusion=SimpleNamespace(curve=curve))
+    (sentence,) = [
+        one for one in sentences(make_report(ReportInputs("", truth, truth * 0.8, model=model))) if "90%" in one
+    ]
+    assert sentence.startswith("On these documents, labels with a score of 0.8 or more have a precision of 90%: ")
+    assert sentence.endswith(said)
 
 
 def test_nothing_predicted_and_scores_that_are_no_probabilities(tmp_path):

@@ -42,15 +42,20 @@ class PrecisionCurve(NamedTuple):
         p, r = np.array(self.precision), np.array(self.recall)
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
+    @property
+    def best_promise(self) -> float:
+        """The highest precision that can be promised; 0 if none can."""
+        lower = self.lower or self.precision
+        return math.floor(1000 * max(lower)) / 1000 if lower else 0.0
+
     def for_precision(self, least: float) -> PrecisionThreshold:
         """Return the lowest threshold at which new documents reach a precision with confidence ``CONFIDENCE``."""
         lower = np.array(self.lower or self.precision)
         enough = np.flatnonzero(lower >= least)
         if not len(enough):
-            best = math.floor(1000 * lower.max()) / 1000 if len(lower) else 0.0
             raise InputError(
                 f"this model cannot promise a precision of {least:g}",
-                expected=f"at most {best:g}, according to its held-out documents"
+                expected=f"at most {self.best_promise:g}, according to its held-out documents"
                 if len(lower)
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
                 fix="lower --min-precision, or set a probability threshold yourself (--threshold)",

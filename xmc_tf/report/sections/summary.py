@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.metrics.table import percent
 from xmc_tf.report.report import Report
 
@@ -56,12 +57,25 @@ def _threshold(report: Report) -> Iterator[str]:
     target = dict(report.thresholds.for_precision).get(_TARGET)
     if target is not None:
         yield (
-            f"For a precision of {_TARGET:.0%}, accept labels with a score of {target.threshold:g} or more: that finds "
-            f"{percent(target.recall)} % of the true labels, and {percent(target.documents_with_label)} % of the "
-            "documents get a label."
+            f"On these documents, labels with a score of {target.threshold:g} or more have a precision of "
+            f"{_TARGET:.0%}: that finds {percent(target.recall)} % of the true labels, and "
+            f"{percent(target.documents_with_label)} % of the documents get a label. {_promise(report)}"
         )
     elif not report.single_label:
         yield f"No threshold gives a precision of {_TARGET:.0%}."
+
+
+def _promise(report: Report) -> str:
+    """Return what the model promises for new documents, by the same rule as ``--min-precision``."""
+    evidence = None if report.inputs.model is None else report.inputs.model.evidence
+    if evidence is None:
+        return "New documents need a higher threshold for the same precision."
+    curve, sure = evidence.fusion.curve, f"with a confidence of {CONFIDENCE:.0%}"
+    if curve.best_promise >= _TARGET:
+        threshold = curve.for_precision(_TARGET).threshold
+        return f"New documents keep it {sure} from {threshold:.3f} on (--min-precision {_TARGET:g})."
+    most = f"at most {curve.best_promise:g}" if curve.best_promise else "none"
+    return f"The model does not promise it for new documents: {sure}, its held-out documents show {most}."
 
 
 def _rare(report: Report) -> Iterator[str]:
