@@ -7,10 +7,11 @@ from tests.refusals import refused
 from tests.serving import browser
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
+from xmc_tf.models.explaining.explanation import Contribution, Evidence, LabelExplanation, NodeExplanation
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.playground import answers_of
 from xmc_tf.server.connections import bound_socket, in_background
-from xmc_tf.server.page.answering import Answering, ExplainedAnswers
+from xmc_tf.server.page.answering import Answering, ExplainedAnswers, _label
 from xmc_tf.server.page.routes import page_application
 
 pytestmark = pytest.mark.full
@@ -45,6 +46,25 @@ def test_answers_are_those_of_the_explanation(corpus):
         assert len(one["path"]) == len(label.evidence[0].path) - 1
         assert one["sources"] == []
     refused("k is out of range", answers.ask, text, 10_000)
+
+
+def test_trees_are_one_source_and_words_that_decide_nothing_are_left_out():
+    """A label of four trees once had four raw lines, and chips for "the" and "in"."""
+
+    def tree(number, score):
+        words = [Contribution(word, weight, 0.5) for word, weight in (("guitar", 2.0), ("the", 0.3), ("oven", -0.6))]
+        node = NodeExplanation("music", 1, 0, 4, 1, 1.0, score, tuple(words), 0.0, 0.0)
+        return Evidence(f"tree {number}", score, (node,))
+
+    trees = tuple(tree(number, score) for number, score in ((1, 0.5), (2, 0.75), (3, 0.25)))
+    name = Evidence("label name", 0.9, note="part of it")
+    found = _label(LabelExplanation(0, "music", 0.8, (*trees, name), "probability from rankers and label names"))
+    assert [one["word"] for one in found["words"]] == ["guitar", "oven"]
+    assert found["sources"] == [
+        {"source": "label trees", "score": 0.5, "note": "the mean of 3, which are from 0.2500 to 0.7500"},
+        {"source": "label name", "score": 0.9, "note": "part of it"},
+    ]
+    assert _label(LabelExplanation(0, "music", 0.8, trees[:1]))["sources"] == []
 
 
 def test_a_model_of_features_is_refused(corpus):

@@ -19,6 +19,7 @@ from xmc_tf.serving.local import LocalModel
 
 _EXAMPLES = 3
 _MOST_LABELS, _LABELS, _WORDS = 50, 5, 12  # of a model folder
+_LEAST_PART = 0.2  # of the largest contribution; words with smaller ones, such as "the", decide nothing
 _MOST_ITEMS, _ITEMS = 50, 10
 
 
@@ -173,18 +174,32 @@ def _search(model: Model) -> tuple[str, list[int]]:
 def _label(label: LabelExplanation) -> dict[str, Any]:
     path = next((source.path for source in label.evidence if source.path), ())
     best, embedding = deciding_words(label, _WORDS)
+    most = max((abs(amount) for _, amount in best), default=0.0)
+    sources = _sources(label)
     return {
         "label": label.label, "name": label.name, "score": label.score, "combined": label.combined, "sum": label.sum,
         "path": [
             {"level": node.level, "node": node.node, "of": node.of, "score": node.score, "examples": [node.name]}
             for node in path[:-1]
         ],
-        "words": [{"word": word, "contribution": amount} for word, amount in best],
+        "words": [{"word": word, "contribution": amount} for word, amount in best if abs(amount) >= _LEAST_PART * most],
         "embedding": embedding,
-        "sources": [
-            {"source": one.source, "score": one.score, "note": one.note} for one in label.evidence
-        ] if len(label.evidence) > 1 or label.combined else [],
+        "sources": sources if len(sources) > 1 or label.combined else [],
     }  # fmt: skip
+
+
+def _sources(label: LabelExplanation) -> list[dict[str, Any]]:
+    """Return the scores of the sources of a label. Several trees are one source, whose score is their mean."""
+    trees = [one.score for one in label.evidence if one.path]
+    found = [
+        {"source": one.source, "score": one.score, "note": one.note}
+        for one in label.evidence
+        if not one.path or len(trees) == 1
+    ]
+    if len(trees) > 1:
+        note = f"the mean of {len(trees)}, which are from {min(trees):.4f} to {max(trees):.4f}"
+        found.insert(0, {"source": "label trees", "score": sum(trees) / len(trees), "note": note})
+    return found
 
 
 _MEANING = (
