@@ -19,7 +19,7 @@ _CLOSE = 10  # similar documents that a finding counts
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The findings of an audit, in descending order of gain.
+    """The findings of an audit: first those that can be accepted, each group in descending order of gain.
 
     Example:
         >>> audit = load("model").audit(TextFile("X.trn.txt"), load_matrix("Y.trn.npz"))
@@ -98,7 +98,12 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
     for some in (duplicates, rivals, silent_names(data, evidence)):
         found += sorted(some, key=lambda one: (-one.gain, one.row or 0, one.label or 0))[:most]
     order = list(KINDS)
-    found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
+
+    def place(one: Finding) -> tuple[bool, float, int, int, int]:
+        cannot_be_accepted = one.kind not in (MISSING, WRONG)
+        return cannot_be_accepted, -one.gain, order.index(one.kind), one.row or 0, one.label or 0
+
+    found.sort(key=place)
     return Audit(found, data, most)
 
 
