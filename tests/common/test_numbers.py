@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from tests.refusals import refused
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import share, whole
 from xmc_tf.common.threads import thread_count
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams, LinearLevelPredParams
 
@@ -20,6 +20,14 @@ def test_invalid_numbers_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         whole(text)
     assert len(str(caught.value)) < 120
+
+
+def test_shares_are_fractions_or_percentages():
+    assert [share(text) for text in ("0.2", "20%", "0", "100 %")] == [0.2, 0.2, 0, 1]
+    with pytest.raises(argparse.ArgumentTypeError, match=r"received '20'; did you mean 0\.2 \(20%\)\?"):
+        share("20")
+    with pytest.raises(argparse.ArgumentTypeError, match=r"received '200%'$"):
+        share("200%")
 
 
 @pytest.mark.parametrize(

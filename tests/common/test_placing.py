@@ -10,6 +10,7 @@ import pytest
 
 from tests.common.placing_cases import KIND, dies_at_step, fill, place, word_of
 from tests.refusals import refused
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.folders import locks as folder_locks
 from xmc_tf.common.folders import placing
@@ -202,6 +203,12 @@ def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_
     assert word_of(folder) == "new"
     assert f"the previous run did not finish (of -c on host {os.uname().nodename}, pid {first.pid}" in caplog.text
     assert not hidden(folder)
+
+
+def test_a_folder_that_cannot_be_created_is_named_by_its_own_name():
+    """The message once named the hidden file of the lock."""
+    with pytest.raises(InputError, match="^/proc/model cannot be written"), folder_locks.folder_lock("/proc/model"):
+        pass
 
 
 def test_the_last_thread_releases_a_lock(tmp_path):

@@ -108,7 +108,7 @@ def test_the_column_of_texts_is_guessed_or_named(model, tmp_path):
         (["-m", "MODEL"], "-o is missing"),
         (["-m", "MODEL", "-o", "out.xlsx"], "unknown extension"),
         (["-m", "MODEL", "-o", "TABLE"], "also an input|-o"),
-        (["-m", "MODEL", "-o", "out.csv", "-k", "0"], "--only-topk is out of range"),
+        (["-m", "MODEL", "-o", "out.csv", "-k", "0"], r"-k \(--only-topk\) is out of range\n.*least 1\n"),
         (["-m", "MODEL", "-o", "out.csv", "--keep", "none"], "has no column 'none'"),
         (["-m", "MODEL", "-o", "out.csv", "-y", "Y.npz"], "-y cannot be used"),
     ],

@@ -84,7 +84,7 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
         (["-y", "y"], "lacks -t, -m"),
         (["-t", "t", "-y", "y", "-m", "m", "-tt", "u"], "-tt alone"),
         (["-t", "t", "-y", "y", "-m", "m", "-x", "x", "--text-only"], "are mutually exclusive"),
-        (["-t", "t", "-y", "y", "-m", "m", "-b", "0"], "--beam-size is out of range"),
+        (["-t", "t", "-y", "y", "-m", "m", "-b", "0"], r"-b \(--beam-size\) is out of range"),
         (["-t", "t", "-y", "y", "-m", "m", "--learning-rate", "0"], "--learning-rate is out of range"),
     ],
 )

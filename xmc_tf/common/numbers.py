@@ -40,5 +40,7 @@ def share(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, or from 0% to 100%, received {text[:40]!r}")
+        meant = f"; did you mean {number / 100:g} ({number:g}%)?" if 1 < number <= 100 else ""
+        expected = "expected a share from 0 to 1, or from 0% to 100%"
+        raise argparse.ArgumentTypeError(f"{expected}, received {text[:40]!r}{meant}")
     return number

@@ -164,7 +164,7 @@ def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) ->
         return cls(**values)
     except MisfitError as misfit:
         flag = f"--{misfit.key.replace('_', '-')}"
-        fault = f"{flag} {misfit.fault}"
+        fault = f"{f'{SHORT[misfit.key]} ({flag})' if misfit.key in SHORT else flag} {misfit.fault}"
         raise InputError(fault, expected=misfit.expected, received=misfit.received, fix=misfit.fix) from None
 
 

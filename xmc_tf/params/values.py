@@ -155,7 +155,7 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
     words += "".join(f", or {value:g}" for value in meta.get("also", ()))
     if shape.chain:
         words += ", or a list of them, one per level"
-    return words + (", or null" if shape.optional else "")
+    return words
 
 
 def shown(value: Any) -> str:

@@ -36,8 +36,8 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--test-table", metavar="FILE", help="table of the test documents (default: a share of the rows)")
     add("--test-label-lists", metavar="FILE", help="label lists of --test-table")
-    add("--validation", type=float, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
-    add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to evaluate the model on")
+    add("--validation", type=share, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
+    add("--test", type=share, default=0.1, metavar="SHARE", help="share of documents to measure the model on, or 20%%")
     add("--split-seed", type=int, default=0, metavar="INT", help="random seed of the split")
 
 

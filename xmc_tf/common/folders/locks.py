@@ -62,7 +62,14 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
     beside.mkdir(parents=True, exist_ok=True)
     path = beside / f".{folder.name}.xmc_tf.lock"
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:  # of /proc, where nothing can be created
+            raise InputError(
+                f"{folder} cannot be written", expected="a place where files can be created", fix="use another folder"
+            ) from None
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
