@@ -101,7 +101,7 @@ def test_labels_that_nobody_can_tell_apart():
     assert [(one.label, one.other) for one in audit.of_kind("same labels")] == [(4, len(names) - 1)]
     assert [one.label for one in audit.of_kind("silent name")] == [len(names) - 1]
     can_be_accepted = [one.kind in ("missing", "wrong") for one in audit.findings]
-    assert can_be_accepted == sorted(can_be_accepted, reverse=True)  # silent names, with their large gains, once came first
+    assert can_be_accepted == sorted(can_be_accepted, reverse=True)  # once by gain, which is large for silent names
 
 
 def test_features_without_names(collection, model):

@@ -207,7 +207,7 @@ def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_
 
 def test_a_folder_that_cannot_be_created_is_named_by_its_own_name():
     """The message once named the hidden file of the lock."""
-    with pytest.raises(InputError, match="^/proc/model cannot be written"), folder_locks.folder_lock("/proc/model"):
+    with pytest.raises(InputError, match=r"^/proc/model cannot be written"), folder_locks.folder_lock("/proc/model"):
         pass
 
 

@@ -40,7 +40,7 @@ def share(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        meant = f"; did you mean {number / 100:g} ({number:g}%)?" if 1 < number <= 100 else ""
+        meant = f"; did you mean {number / 100:g} ({number:g}%)?" if 1 < number <= 100 and "%" not in text else ""
         expected = "expected a share from 0 to 1, or from 0% to 100%"
         raise argparse.ArgumentTypeError(f"{expected}, received {text[:40]!r}{meant}")
     return number
