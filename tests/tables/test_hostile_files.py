@@ -15,7 +15,7 @@ from tests.files import read_only
 from tests.refusals import refused
 from tests.tables.test_preparation import ALL_TRAINING, _content, _csv
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import save_matrix
+from xmc_tf.data import load_matrix, load_names, save_matrix
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
@@ -110,9 +110,10 @@ def test_cells_and_lines_without_an_end_are_refused(tmp_path, monkeypatch):
         path.write_text("text,label\na,b\n" + "a" * 20_000 + "\n")
         with pytest.raises(InputError, match=r"data\.txt, line 3 is too long"):
             list(open_source(path, SourceOptions(kind=kind)).records())
-    with pytest.raises(OSError, match="Input/output error") as error:
-        open_source("/proc/self/mem")
-    assert error.value.filename == "/proc/self/mem"
+    for read in (open_source, load_matrix, load_names):
+        with pytest.raises(OSError, match="Input/output error") as error:
+            read("/proc/self/mem")
+        assert error.value.filename == "/proc/self/mem"
 
 
 def test_damaged_databases_and_parquet_files_are_named(tmp_path):

@@ -8,6 +8,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive, thread_number, whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import PredictionOptions, add_flags, add_model_place, from_arguments, model_place
+from xmc_tf.params.flags import SHORT
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     for name in ("only_topk", "max_topk", "max_batch", "max_waiting", "max_mb", "max_connections"):
         if (number := getattr(arguments, name)) < 1:
-            raise InputError(f"--{name.replace('_', '-')} must be at least 1", received=str(number))
+            flag = SHORT.get(name, f"--{name.replace('_', '-')}")
+            raise InputError(f"{flag} must be at least 1", received=str(number))
     given = None if arguments.threshold == float("-inf") else arguments.threshold
     from_arguments(PredictionOptions, argparse.Namespace(threshold=given, min_precision=arguments.min_precision))
     for name in ("timeout", "poll"):

@@ -27,6 +27,11 @@ def existing_file(path: str | Path, what: str) -> Path:
         raise InputError(problem, expected=expected, received="a pipe or a device", fix=fix)
     if not os.access(path, os.R_OK):
         raise InputError(f"{what}: {path} is not readable", fix="check its permissions")
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:  # of a failing disk, whose errors name no file
+        raise OSError(error.errno, error.strerror, str(path)) from None
     return path
 
 
