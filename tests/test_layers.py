@@ -2,17 +2,20 @@
 
 import ast
 import graphlib
+import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.installation.environments import Environment, packages
 from xmc_tf.__main__ import MODULES
+from xmc_tf.common.process.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "xmc_tf"
@@ -38,8 +41,6 @@ LAYERS = [
 ]
 COMMAND_LINES = LAYERS[-1]
 
-# Packages that encoders need, with TensorFlow or without it.
-OF_ENCODERS = {"tokenizers", "transformers", "safetensors", "onnxruntime"}
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = [
     "common", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names", "fusion",
@@ -47,16 +48,42 @@ WITHOUT_TENSORFLOW = [
 ]  # fmt: skip
 # The only modules of these parts that do.
 WITH_TENSORFLOW = ["features.graph"]
-# Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.
-BACKENDS = ["ranks.horovod_backend", "ranks.mpi", "ranks.mpi_backend"]
-# So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
-MODULES_WITHOUT_TENSORFLOW = [
-    "collective.checkpoints.manifest", "encoder.onnx", "encoder.tokenizer", "jobs.predict", "jobs.table_prediction",
-    "jobs.settings", "matcher.candidates", "matcher.label_search", "matcher.levels", "models.explaining",
-    "models.folder", "models.documents", "models.incremental", "models.labels", "models.auditing", "models.linear",
-    "models.model", "models.loading", "models.results", "models.xr_linear", "models.xtransformer", "sequences.data",
-    "sequences.prepare", "sequences.train", "pipeline.held_out",
-]  # fmt: skip
+# A module or package -> the extras without which it cannot be imported; "" for none. The longest name counts.
+NEEDS = {
+    **dict.fromkeys((
+        "collective", "collective.checkpoints.checkpoint", "collective.checkpoints.training_state",
+        "collective.optimizers.row_wise.forms", "collective.optimizers.row_wise.updating",
+        "encoder.charsmap", "encoder.code_points", "encoder.encoder", "encoder.graph_tokenizer",
+        "encoder.network.operations", "encoder.network.packed_layout", "encoder.precision", "encoder.unigram",
+        "features.graph", "matcher.bootstrap", "matcher.fine_tune", "matcher.head", "matcher.matcher",
+        "matcher.optimizer", "matcher.progress", "models.saved_model", "sequences.model", "sequences.training",
+        "serving",
+    ), "tf"),
+    **dict.fromkeys((
+        "collective.blocks", "collective.checkpoints", "collective.dynamic_tables.kernels",
+        "collective.engines.aligned", "collective.keras_2", "collective.keras_names", "collective.optimizers.row_wise",
+        "collective.tables.kernels", "serving.arrangement", "serving.client", "serving.local", "serving.warmup",
+    ), ""),
+    **dict.fromkeys(("collective.engines.horovod_engine", "ranks.horovod_backend"), "distributed"),
+    **dict.fromkeys(("ranks.mpi", "ranks.mpi_backend"), "mpi"),
+    **dict.fromkeys(("encoder.token_files", "encoder.tokenizer"), "onnx"),
+    "collective.engines.mpi_engine": "tf mpi", "server.predictions": "server", "sklearn": "sklearn", "annif": "annif",
+}  # fmt: skip
+# Tools that xmc_tf is a part of.
+NOT_INSTALLED_BY_US = {"annif", "mlflow"}
+# Prints which modules of a list cannot be imported, and which package they lack.
+IMPORT_ALL = """
+import importlib, json, sys
+lacking = {}
+for name in json.loads(sys.argv[1]):
+    try:
+        importlib.import_module("xmc_tf." + name)
+    except ImportError as error:
+        lacking[name] = error.name
+    except Exception as error:
+        lacking[name] = error.__context__.name  # an InputError that names the package
+print(json.dumps(lacking))
+"""
 CONVENIENCE = {"collective.strategy", "collective.estimator"}
 MOST_FILES = 20
 IMPORTING = ("import_module", "__import__")
@@ -138,13 +165,13 @@ def why_not(module, target):
     return None
 
 
-def without_tensorflow(module):
-    """Return whether the module must work without TensorFlow."""
+def is_in(module, parts):
+    return any(module == part or module.startswith(f"{part}.") for part in parts)
 
-    def is_in(parts):
-        return any(module == part or module.startswith(f"{part}.") for part in parts)
 
-    return is_in([*WITHOUT_TENSORFLOW, *MODULES_WITHOUT_TENSORFLOW]) and not is_in(WITH_TENSORFLOW)
+def extra_of(module):
+    """Return the extras without which a module cannot be imported, as declared."""
+    return next((NEEDS[name] for name in sorted(NEEDS, key=len, reverse=True) if is_in(module, [name])), "")
 
 
 def test_the_tour_of_the_code_names_files_that_exist():
@@ -247,7 +274,7 @@ def test_parts_without_tensorflow_name_none_of_its_kin():
     wrong = [
         f"{one.place} imports {one.target}"
         for module, path in modules()
-        if without_tensorflow(module) and module not in BACKENDS
+        if is_in(module, WITHOUT_TENSORFLOW) and not is_in(module, [*WITH_TENSORFLOW, "ranks.horovod_backend"])
         for one in imports(module, path)
         if one.target.split(".")[0] in BRING_TENSORFLOW
         and not one.target.startswith("horovod.runner")  # Horovod's launcher, which works without TensorFlow
@@ -255,24 +282,41 @@ def test_parts_without_tensorflow_name_none_of_its_kin():
     assert not wrong, "\n".join(wrong)
 
 
-def test_parts_without_tensorflow_do_not_load_it():
-    names = [
-        f"{PACKAGE}.{module}"
-        for module, _ in modules()
-        # Command lines too: they answer --help, and predict for those who have features, without it.
-        if without_tensorflow(module) and not module.endswith("__main__") and module not in BACKENDS
-    ]
-    assert {f"{PACKAGE}.{part}" for part in ("rankers", "linear", "tree", "data", "params")} <= set(names)
-    code = (
-        "import importlib, sys\n"
-        f"for name in {names!r}:\n"
-        "    try:\n"
-        "        importlib.import_module(name)\n"
-        "    except ModuleNotFoundError as error:\n"
-        f"        if error.name not in {OF_ENCODERS!r}:  # the core is installed without them\n"
-        "            raise\n"
-        f"    loaded = {BRING_TENSORFLOW!r} & set(sys.modules)\n"
-        "    assert not loaded, f'{name} loads {sorted(loaded)}'\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param("", id="core"),
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("tf", "onnx", "mpi", "server", "sklearn")),
+    ],
+)
+def test_a_module_is_imported_with_the_extra_that_it_needs_alone(extra, tmp_path):
+    """Imported in a process that sees the packages of the core and of one extra only."""
+    files = dict(modules())
+    names = [name for name in files if name and not name.endswith("__main__")]
+    environment = Environment(tmp_path / "venv", [extra] if extra else [], install=False)
+    lacking = json.loads(
+        environment.run("python", "-c", IMPORT_ALL, json.dumps(names), cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+        .splitlines()[-1]
+    )  # fmt: skip
+    wrong = {name: package for name, package in lacking.items() if extra_of(name) in ("", extra)}
+    assert not wrong, f"these lack packages, so that NEEDS has to say which extra they need: {wrong}"
+    if not extra:
+        assert {name: EXTRAS.get(package.split(".")[0], package) for name, package in lacking.items()} == {
+            name: extra_of(name).split()[0]
+            for name, path in files.items()
+            if extra_of(name) and (path.name != "__init__.py" or name in lacking) and name in names
+        }
+
+
+def test_the_extra_of_each_package_brings_it():
+    """EXTRAS says which extra to install for an import; its packages, and those of the core, are read from metadata."""
+
+    def brought_by(*extras):
+        names = {package.metadata["Name"] for package in packages(extras)}
+        return {module for module, of in packages_distributions().items() if names & {*of}}
+
+    imported = {one.target.split(".")[0] for module, path in modules() for one in imports(module, path)}
+    foreign = imported - {*sys.stdlib_module_names, PACKAGE, *brought_by()}
+    assert foreign - set(EXTRAS) == NOT_INSTALLED_BY_US
+    for extra in sorted(set(EXTRAS.values()) - {"distributed", "gpus"}):  # Horovod is compiled; no test needs pynvml
+        assert {module for module, one in EXTRAS.items() if one == extra} <= brought_by(extra), extra

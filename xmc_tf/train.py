@@ -20,6 +20,7 @@ from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix
@@ -291,6 +292,7 @@ def _precision(arguments: argparse.Namespace) -> str:
 
 def _check_encoder(recipe: Recipe, work: Path) -> None:
     """Raise an error if the encoder cannot be loaded, before any data are read."""
+    require("tensorflow")  # which brings what downloads and reads encoders
     if (work / "encoder" / "stage.json").exists():
         return  # an earlier run of this command has copied it
     from xmc_tf.encoder.sources import check_available

@@ -20,7 +20,7 @@ _AIM_MB, _AIM_S = 250, 40
 _TEST_TOOLS = ("hypothesis", "psutil", "pytest", "scikit-learn", "rdflib")
 _MORE_TOOLS = ("pytest-xdist",)
 _CHEAP = (
-    "tests/test_layers.py::test_parts_without_tensorflow_do_not_load_it",
+    "tests/test_layers.py::test_a_module_is_imported_with_the_extra_that_it_needs_alone[core]",
     "tests/label_names/test_characters.py",
     "tests/data/test_text.py",
     "tests/tables",

@@ -24,21 +24,24 @@ class Environment:
     Args:
         folder: where to make it.
         extras: names of extras.
+        install: whether to install xmc_tf itself, by ``pip install .`` without an index.
     """
 
-    def __init__(self, folder: Path, extras: Iterable[str] = ()) -> None:
+    def __init__(self, folder: Path, extras: Iterable[str] = (), *, install: bool = True) -> None:
         self.folder = folder
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         (site,) = folder.glob("lib/python*/site-packages")
         for package in packages(extras):
             _link(package, site)
+        if not install:
+            return
         _link(distribution("setuptools"), builder := folder / "builder")  # not in the environment, as with an index
         pip = (sys.executable, "-m", "pip", "--python", folder, "install", "-q", "--no-index", "--no-deps")
         _checked([*pip, "--no-build-isolation", ROOT], env={**os.environ, "PYTHONPATH": str(builder)})
 
     def run(self, *command: object, cwd: Path, env: Mapping[str, str] = MappingProxyType({})) -> str:
         """Run a command, as a shell with no variables of ours does, and return what it prints."""
-        places = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        places = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8", "OPAL_PREFIX": str(self.folder)}
         return _checked(command, cwd=cwd, env={**places, **env})
 
 
@@ -68,19 +71,24 @@ def packages(extras: Iterable[str]) -> list[Distribution]:
 
 
 def _link(package: Distribution, site: Path) -> None:
-    """Link the modules of a package into a folder, whole folders where they belong to this package alone."""
+    """Link the files of a package into an environment, whole folders where they belong to this package alone."""
     source, linked = Path(str(package.locate_file("."))), set()
     for file in package.files or ():
         parts, depth = file.parts, 1
-        if parts[0] in linked or parts[0] == "..":  # programs are outside
+        if parts[0] in linked:
             continue
-        # Several packages can share a folder without __init__.py, such as google/.
-        while depth < len(parts) - 1 and not (
-            source.joinpath(*parts[:depth], "__init__.py").exists() or parts[depth - 1].endswith(".dist-info")
-        ):
-            depth += 1
-        linked |= {parts[0]} if depth == 1 else set()
-        link = site.joinpath(*parts[:depth])
+        if parts[0] == "..":  # programs and libraries, such as MPI's
+            link, path = (Path(os.path.normpath(place / file)) for place in (site, source))
+            if b"python" in path.read_bytes()[:200].partition(b"\n")[0]:  # the script would start the other Python
+                continue
+        else:
+            # Several packages can share a folder without __init__.py, such as google/.
+            while depth < len(parts) - 1 and not (
+                source.joinpath(*parts[:depth], "__init__.py").exists() or parts[depth - 1].endswith(".dist-info")
+            ):
+                depth += 1
+            linked |= {parts[0]} if depth == 1 else set()
+            link, path = site.joinpath(*parts[:depth]), source.joinpath(*parts[:depth])
         if not link.exists():
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(source.joinpath(*parts[:depth]))
+            link.symlink_to(path)

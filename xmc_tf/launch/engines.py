@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
@@ -32,7 +33,7 @@ def default_controller() -> Controller:
 
 def check_installed(controller: Controller) -> None:
     """Check that the package that connects the ranks is installed: Horovod for "gloo", mpi4py otherwise."""
-    package, name, fix = "mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"
+    package, name, fix = "mpi4py", "mpiexec with mpi4py", pip_install("mpi")
     if controller == "gloo":
         package, name = "horovod", "Horovod"
         fix += " and use --controller mpi; or install the extra 'distributed' (make setup)"

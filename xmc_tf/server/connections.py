@@ -6,12 +6,11 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import signals
-from xmc_tf.common.process.extras import pip_install
+from xmc_tf.common.process.extras import require
 from xmc_tf.server.application import Application
 
 BACKLOG = 2048  # connections that wait to be accepted
@@ -26,8 +25,7 @@ _MOST_REFUSED = 2  # times the connection limit: above the limit, requests get 5
 def require_server() -> None:
     """Raise an error with the installation command if a package required by the server is missing."""
     for name in ("httptools", "prometheus_client", "uvicorn"):
-        if find_spec(name) is None:
-            raise InputError(f"the server needs the package {name}", fix=f"install it: {pip_install('server')}")
+        require(name)
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -6,16 +6,19 @@ from urllib.parse import unquote, urlsplit
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 
-# Top-level module -> the extra of setup.cfg that installs it.
+# Each top-level module that the core lacks -> the extra of setup.cfg that installs it.
 EXTRAS = {
-    **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "tensorboard"), "tf"),
-    "transformers": "tf",
+    **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "ml_dtypes", "tensorboard"), "tf"),
+    **dict.fromkeys(("transformers", "requests"), "tf"),
     # Training requires TensorFlow before it imports the last two; predictions need only these three packages.
     **dict.fromkeys(("onnxruntime", "tokenizers", "safetensors"), "onnx"),
     "mpi4py": "mpi",
     "horovod": "distributed",
     **dict.fromkeys(("grpc", "tensorflow_serving"), "serving"),
+    **dict.fromkeys(("httptools", "prometheus_client", "uvicorn"), "server"),
     "sklearn": "sklearn",
+    "pynvml": "gpus",
+    "rdflib": "skos",
     "pyarrow": "tables",
     "huggingface_hub": "hub",
 }
