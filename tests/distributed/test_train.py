@@ -1,12 +1,18 @@
 """Tests that training on several ranks gives the model of one rank; see ``test_train_killed.py`` for kills."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec, python
+from tests.jobs.conftest import documents, write_table
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
+from xmc_tf import evaluate
 from xmc_tf.data import load_matrix
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.tables.runs import runs_of
+from xmc_tf.tables.store import TableStore
 
 pytestmark = pytest.mark.distributed
 
@@ -76,3 +82,29 @@ def test_two_ranks_train_in_bfloat16_what_one_trains(corpus, uninterrupted):
     alone, two = (model.encode(texts) for model in models.values())
     np.testing.assert_allclose(two, alone, atol=0.03)
     assert np.abs(two - uninterrupted.encode(texts)).max() > 1e-5  # it is another precision
+
+
+STARTS = [pytest.param(partial(mpiexec, imported=True), id="mpi"), pytest.param(horovodrun, id="gloo")]
+
+
+@pytest.fixture(scope="module")
+def table(corpus):
+    """Write a table with two labels per document."""
+    return write_table(corpus / "data.csv", documents(200, 2))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_ranks_fine_tune_an_encoder_on_a_table(start, corpus, table, tmp_path):
+    """Rank 0 alone once removed the work folder, which all ranks must do: the summary was lost, or MPI waited."""
+    model, report = tmp_path / "model", tmp_path / "report"
+    flags = ["-m", model, "--data-set", tmp_path / "data.sqlite", "--report", report, "--truncate-length", 16]
+    flags += ["--model-shortcut", corpus / "encoder", "--max-steps", 2]
+    run = start("module:xmc_tf.train", *map(str, [table, *flags]), timeout=300)
+    assert "measured on 20 test documents" in run.ranks[0].output
+    assert "test documents" not in run.ranks[1].output
+    store = TableStore.open(tmp_path / "data.sqlite")
+    (recorded,) = runs_of(store)
+    found = evaluate(store.labels("test"), XTransformer.load(model).predict(store.texts("test")), (1,))
+    assert recorded.metrics["P@1"] == pytest.approx(found.at("P", 1))
+    assert (report / "report.json").is_file()
+    assert not (tmp_path / "model.work").exists()

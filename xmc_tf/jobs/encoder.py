@@ -4,7 +4,7 @@ import logging
 import time
 
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.table_job import TableJob, data_set_of, finish
+from xmc_tf.jobs.table_job import TableJob, data_set_over_ranks, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.results import predict_over_ranks, rows_of
 from xmc_tf.models.xtransformer import XTransformer
@@ -12,7 +12,6 @@ from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.waiting import on_first_rank
-from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import summary_of
@@ -28,13 +27,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     began, start = now(), time.monotonic()
     communicator = stages.communicator
 
-    def prepared() -> str:
-        store = data_set_of(job)
-        store.close()
-        return str(store.path)
-
-    path = on_first_rank(communicator, prepared)
-    store = run_on_all_ranks(communicator, lambda: TableStore.open(path))
+    store = data_set_over_ranks(job, communicator)
     device = choose_device(communicator, recipe.first_level.use_gpu)
     documents = _documents(store, "train")
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
@@ -54,9 +47,6 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
         model = XTransformer.load(job.model)
         texts = store.texts("test")
         predicted = predict_over_ranks(lambda rows: model.predict(rows_of(texts, rows)), len(texts), communicator)
-    if communicator.rank:
-        return None
-    store = TableStore.open(path, write=True)
     first = recipe.first_level
     reasons = [f"encoder {first.init_model_dir or first.model_shortcut}, fine-tuned on {device}"]
     if validation is not None:
@@ -65,16 +55,21 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
             "nothing else from them, but evaluate counts them as used in training"
         )
     curves = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
-    summary = finish(
-        job, store, summary_of(store), predicted, start, began=began, kind="XR-Transformer",
-        parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,
-        durations={stage.name: round(stage.seconds, 2) for stage in stages.done},
-        curve={name: [(step, value) for step, value in points] for one in curves for name, points in one.items()},
-        versions=package_versions("tensorflow", "transformers"),
-    )  # fmt: skip
+
+    def recorded() -> str:
+        writable = TableStore.open(store.path, write=True)
+        return finish(
+            job, writable, summary_of(writable), predicted, start, began=began, kind="XR-Transformer",
+            parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,
+            durations={stage.name: round(stage.seconds, 2) for stage in stages.done},
+            curve={name: [(step, value) for step, value in points] for one in curves for name, points in one.items()},
+            versions=package_versions("tensorflow", "transformers"),
+        )  # fmt: skip
+
+    summary = on_first_rank(communicator, recorded)
     if not keep:
         stages.remove()
-    return summary
+    return None if communicator.rank else summary
 
 
 def _documents(store: TableStore, split: str) -> Documents:

@@ -22,6 +22,9 @@ from xmc_tf.metrics import Measures, evaluate, format_table, percent
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
 from xmc_tf.metrics.single_label import SingleLabelMeasures, measure_single_label
 from xmc_tf.models.loading import load
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.report.inputs import ReportInputs, curves_of
 from xmc_tf.report.writing import write_report
 from xmc_tf.tables.columns import TrainedColumns
@@ -117,6 +120,18 @@ def data_set_of(job: TableJob) -> TableStore:
             _LOG.warning("%s has changed since; to train on its rows of today, name it instead of %s", table, job.table)
         return store
     return prepare(job.table, job.database or database_of(job.table), job.preparation)
+
+
+def data_set_over_ranks(job: TableJob, communicator: Communicator) -> TableStore:
+    """Prepare the data set on rank 0, and return it on all ranks, open for reading."""
+
+    def prepared() -> str:
+        store = data_set_of(job)
+        store.close()
+        return str(store.path)
+
+    path = on_first_rank(communicator, prepared)
+    return run_on_all_ranks(communicator, lambda: TableStore.open(path))
 
 
 def finish(
