@@ -52,6 +52,8 @@ ENVIRONMENT = {
     "TF_NUM_INTEROP_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "CUDA_VISIBLE_DEVICES": "-1",
+    # pyarrow, which Keras imports through pandas, would start a thread, and warm.py forks processes without any.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
     "PYTHONUNBUFFERED": "1",
     # Keep byte code, as an installation does, so that ranks do not compile the package at every start.
     "PYTHONDONTWRITEBYTECODE": "",

@@ -28,7 +28,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLIENT = Path(__file__).with_name("warm_client.py")
-START_S = 120.0
+START_S = 480.0
 
 
 @contextmanager
