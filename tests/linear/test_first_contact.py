@@ -48,6 +48,7 @@ def test_how_many_labels_a_beam_can_reach(beam, most):
 
 
 def test_a_k_out_of_reach_is_reported(caplog):
+    caplog.set_level("INFO")
     model = rankers([3], [2, 5, 7])
     model.warn_if_out_of_reach(12, 2)
     model.warn_if_out_of_reach(None, 1)

@@ -378,7 +378,33 @@ def test_rows_of_one_document_are_one():
     assert (used.document, ids) == ("id", ["1", "2"])
 
 
-def test_guesses_are_logged(caplog):
-    with caplog.at_level(logging.INFO):
-        read_documents(COLUMNS, "subjects")
-    assert "guessed: texts: column 'title' (text)" in caplog.text
+def test_guesses_are_visible_in_a_notebook(caplog):
+    with caplog.at_level(logging.WARNING):
+        read = read_documents(COLUMNS, "subjects", training=True)
+        assert "texts: column 'title' (text)" in caplog.text
+        caplog.clear()
+        read_documents(COLUMNS, trained=read.columns)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("of", ["a frame", "a list"])
+def test_labels_of_a_few_spellings_and_missing_ones(of, caplog):
+    table = {"text": ["rye bread", "white bread", "pots", "soil", "herbs"],
+             "label": ["Baking", "baking", "nan", " baking", "Herbs  in pots; herbs in Pots"]}  # fmt: skip
+
+    def labels(**options):
+        documents, own = (table, "label") if of == "a frame" else (table["text"], table["label"])
+        read = read_documents(documents, own, {"label_separator": ";", **options}, training=True)
+        return read.labels.lists, read.columns
+
+    found, _ = labels()
+    assert found == [["Baking"], ["baking"], [], ["baking"], ["Herbs  in pots", "herbs in Pots"]]
+    assert "2 of 4 labels differ from another one only in case or blanks, such as 'Baking' and 'baking'" in caplog.text
+    assert "fold_labels=True trains them as one" in caplog.text
+    assert "keep_na_labels" in caplog.text
+    caplog.clear()
+    found, columns = labels(fold_labels=True, keep_na_labels=True)
+    assert found == [["baking"], ["baking"], ["nan"], ["baking"], ["Herbs  in pots"]]
+    assert "fold_labels" not in caplog.text
+    if columns is not None:  # evaluated on the same table, the labels are those of the model
+        assert read_documents(table, trained=columns, labelled=True).labels.lists == found

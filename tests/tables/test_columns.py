@@ -1,5 +1,7 @@
 """Which columns hold texts and labels."""
 
+from itertools import combinations
+
 import pytest
 
 from tests.refusals import refused
@@ -125,6 +127,11 @@ def test_several_columns_are_joined_and_missing_cells_left_out():
         ([["a", float("nan"), None, 2.0], ["c"]], "", ["a", "2"]),
         (["1.0", "1.5"], "", ["1.0"]),
         ([["a", "b"], ["c"]], "", ["a", "b"]),
+        (["nan", "a", "b"], "", []),
+        (["None; a", "b; c", "null"], ";", ["a"]),
+        (["-", "N/A", "b"], "", []),
+        ([["None", "b"], ["c"]], "", ["None", "b"]),
+        (["2580.0", "nan", "17"], "", ["2580"]),
         ([3.0, 4.0], "", ["3"]),
     ],
 )
@@ -197,6 +204,49 @@ def test_commas_that_separate_no_labels_are_mentioned_if_rows_are_few(caplog):
         caplog.clear()
         read_labels(cells)
         assert ("each cell is one label, although 2 of 2 contain ','" in caplog.text) is said
+
+
+def test_missing_values_in_words_are_counted_and_may_be_kept():
+    rows = [["a text", "nan"], ["another text", "bread"], ["a third", "None"]]
+    found, said = choose_columns("t.csv", ["text", "label"], rows, ColumnOptions())
+    assert said == ["2 of 3 cells of labels are empty: they hold 'nan' and 'None' (--keep-na-labels)"]
+    assert [found.labels_of(row) for row in rows] == [[], ["bread"], []]
+    kept, said = choose_columns("t.csv", ["text", "label"], rows, ColumnOptions(keep_na=True))
+    assert ([kept.labels_of(row) for row in rows], said) == ([["nan"], ["bread"], ["None"]], [])
+    trained = TrainedColumns.from_json(TrainedColumns.of(kept, ["text", "label"]).to_json())
+    again = choose_columns("t.csv", ["text", "label"], rows, ColumnOptions(trained=trained))[0]
+    assert again.labels_of(rows[0]) == ["nan"]
+
+
+def test_commas_inside_labels_are_warned_of(caplog):
+    names = ["genes, exons", "proteins, enzymes and others", "functional, design", "phylogeny", "RNA", "viruses"]
+    lists = [list(one) for count in (1, 2, 3) for one in combinations(names, count)]
+    cells = [*map(", ".join, lists)]
+    choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in cells], ColumnOptions())
+    assert "',' seems to be a part of labels: these parts never occur apart: 'genes, exons', 'proteins," in caplog.text
+    assert "(--label-separator)" in caplog.text
+    caplog.clear()
+    plain = [cell.replace("s, e", "s e").replace("l, d", "l d") for cell in cells]
+    choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in plain], ColumnOptions())
+    assert not caplog.text
+    some = [["a text", repr(one) if len(one) > 1 else one[0]] for one in lists[3:]]  # one label without brackets
+    found, _ = choose_columns("t.csv", ["text", "label"], some, ColumnOptions())
+    assert found.labels_of(some[-1]) == lists[-1]
+    assert not caplog.text
+    read_labels(cells)
+    assert "labels: ',' seems to be a part of labels" in caplog.text
+
+
+def test_entities_of_html_are_decoded_where_most_texts_have_them():
+    rows = [[f"bread &amp; butter {n} &#39;new&#39;", "food"] for n in range(20)]
+    found, said = choose_columns("t.csv", ["text", "label"], rows, ColumnOptions())
+    assert found.text_of(rows[3]) == "bread & butter 3 'new'"
+    assert said == ["texts: HTML entities such as &amp; are decoded, which 20 of 20 have"]
+    trained = TrainedColumns.from_json(TrainedColumns.of(found, ["text", "label"]).to_json())
+    again = choose_columns("n.csv", ["text"], [rows[0][:1]], ColumnOptions(trained=trained), labelled=False)[0]
+    assert again.text_of(["R&amp;D"]) == "R&D"
+    few = [["bread & butter", "food"]] * 20 + rows[:9]
+    assert choose_columns("t.csv", ["text", "label"], few, ColumnOptions())[0].text_of(rows[0]) == rows[0][0]
 
 
 def test_the_text_column_may_not_be_the_label_column():

@@ -173,6 +173,10 @@ def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):
     store = prepare(path, tmp_path / "out.sqlite")
     assert store.count() == 60
     assert "10 of 70 rows are left out: 10 × no label" in caplog.text
+    caplog.clear()
+    few = _csv(tmp_path, [*ROWS, ("a text", [])], "few.csv")
+    assert prepare(few, tmp_path / "few.sqlite").count() == 60
+    assert not caplog.text  # a few rows without labels are usual
     listed = (tmp_path / "out.left-out.csv").read_text().splitlines()
     assert listed[:2] == ["line,reason,start", "62,no label,text 0"]
     assert len(listed) == 11
@@ -181,6 +185,7 @@ def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):
 
 
 def test_the_list_of_rows_replaces_no_file_of_others(tmp_path, caplog):
+    caplog.set_level("INFO")
     (tmp_path / "out.left-out.csv").write_text("mine\n")
     path = _csv(tmp_path)
     path.write_text(path.read_text() + "no label,\n")
@@ -198,6 +203,39 @@ def test_shares(text, expected):
 def test_numbers_that_are_no_shares(text):
     with pytest.raises(ArgumentTypeError, match="a share from 0 to 1"):
         share(text)
+
+
+def test_spellings_of_a_label_are_one_also_after_an_interruption(tmp_path, monkeypatch, capsys):
+    labels = ["Baking|herbs", "baking", " baking ", "herbs|Herbs", "nan", "HERBS|-"]
+    table = _csv(tmp_path, [(f"text {row}", [label]) for row, label in enumerate(labels * 4)])
+    main([str(table), "-o", str(tmp_path / "plain.sqlite")])
+    assert "4 of 24 cells of labels are empty: they hold 'nan' (--keep-na-labels)" in capsys.readouterr().out
+    assert TableStore.open(tmp_path / "plain.sqlite").names == ["Baking", "herbs", "baking", "Herbs", "HERBS"]
+    flags = ["--fold-labels", "--keep-na-labels", "--label-separator", "|"]
+    main([str(table), "-o", str(tmp_path / "whole.sqlite"), *flags])
+    monkeypatch.setattr(preparation, "COMMIT", 5)
+    rows, add = mock.Mock(side_effect=[None] * 12 + [_InterruptedError]), writing.RowWriter.add
+    monkeypatch.setattr(writing.RowWriter, "add", lambda self, row: (rows(), add(self, row)))
+    with pytest.raises(_InterruptedError):
+        main([str(table), "-o", str(tmp_path / "cut.sqlite"), *flags])
+    monkeypatch.setattr(writing.RowWriter, "add", add)
+    main([str(table), "-o", str(tmp_path / "cut.sqlite"), *flags])
+    stores = [TableStore.open(tmp_path / name) for name in ("whole.sqlite", "cut.sqlite")]
+    assert [store.names for store in stores] == [["baking", "herbs", "nan", "-"]] * 2
+    assert _content(stores[0]) == _content(stores[1])
+    trained = stores[1].columns
+    assert trained.label_ids == stores[0].columns.label_ids == {"Baking": "baking", "Herbs": "herbs", "HERBS": "herbs"}
+    again = documents_of_source(open_source(table), ColumnOptions(trained=trained), labelled=True)[1]
+    assert again[:6] == [["baking", "herbs"], ["baking"], ["baking"], ["herbs"], ["nan"], ["herbs", "-"]]
+    (tmp_path / "names.tsv").write_text("baking\tBaking\n")
+    named = [str(table), "-o", str(tmp_path / "named.sqlite"), "--names-file", str(tmp_path / "names.tsv")]
+    refused("--fold-labels: the labels are identifiers", main, [*named, "--fold-labels"])
+
+
+def test_labels_of_fasttext_keep_their_underscores(tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("__label__machine_learning a text about it\n" * 3)
+    main([str(tmp_path / "lines.txt")])
+    assert "labels keep their '_', such as 'machine_learning'" in capsys.readouterr().out
 
 
 def test_names_by_identifier_are_remembered(tmp_path):

@@ -30,6 +30,7 @@ from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.plan.stages import size
+from xmc_tf.tables.label_cells import twins_sentence
 from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import Summary, summary_of
@@ -323,12 +324,6 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
 
 
 def warn_of_case(names: Sequence[str]) -> None:
-    """Warn of labels that differ only in case, because each of them is trained on only a part of the documents."""
-    first: dict[str, str] = {}
-    alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
-    if alike:
-        _LOG.warning(
-            "labels that differ only in upper and lower case are trained as different labels (%s of %s, such as %r and "
-            "%r); use one spelling in the table to train them as one",
-            f"{len(alike):,}", f"{len(names):,}", *alike[0],
-        )  # fmt: skip
+    """Warn of labels that differ only in case or blanks: each of them is trained on only a part of the documents."""
+    if sentence := twins_sentence(names, "--fold-labels"):
+        _LOG.warning("%s", sentence)

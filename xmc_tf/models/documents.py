@@ -135,6 +135,12 @@ class FrameColumns(TypedDict, total=False):
     label_separator: str
     """Separator of a document's labels; "" for a single label (default: as in training; for training, a guess)."""
 
+    keep_na_labels: bool
+    """Whether labels such as "nan", "None", "null", "N/A" and "-" are labels (default: they are missing ones)."""
+
+    fold_labels: bool
+    """Whether labels that differ only in case or blanks are one, in their most frequent spelling (default: false)."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReadDocuments:
@@ -204,9 +210,8 @@ def read_documents(
     if labels is None:
         return ReadDocuments(texts, features)
     separator = columns.get("label_separator", trained.separator if trained and not training else None)
-    found = _read_labels(
-        [labels] if isinstance(documents, str) and isinstance(labels, str) else labels, separator, labels_name
-    )
+    labels = [labels] if isinstance(documents, str) and isinstance(labels, str) else labels
+    found = _read_labels(labels, separator, labels_name, columns, training)
     if (named := _series_name(documents)) is None:
         return ReadDocuments(texts, features, found)
     from xmc_tf.tables.columns import TrainedColumns
@@ -229,9 +234,10 @@ def documents_of_source(
     chosen, guesses = choose_columns(
         source.name, source.columns, [row.cells for row in rows[:SAMPLE]], options, labelled=labelled
     )
-    for guess in guesses:
-        if labelled or guess.startswith("texts:"):
-            _LOG.info("guessed: %s", guess)
+    # A notebook shows warnings only, and nothing else says there what a training reads.
+    level = logging.WARNING if options.python and options.trained is None else logging.INFO
+    if guesses := [guess for guess in guesses if labelled or guess.startswith("texts:")]:
+        _LOG.log(level, "%s: guessed: %s", source.name, "; ".join(guesses))
     for number, row in enumerate(rows):
         if fault := chosen.fault(row.cells):
             raise InputError(
@@ -240,12 +246,15 @@ def documents_of_source(
             )  # fmt: skip
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
+    twins: dict[str, str] = {}
+    if chosen.fold:
+        labels, twins = _folded(labels)
     ids = [chosen.id_of(row.cells) or row.place for row in rows]
     if options.trained is not None and (known := options.trained.label_ids):
         taken = set(known.values())
         new = {one: f"{name} ({one})" if name in taken else name for one, name in source.label_names.items()}
         names = {**new, **known}
-        labels = [[names.get(label, label) for label in own] for own in labels]
+        labels = [list(dict.fromkeys(names.get(label, label) for label in own)) for own in labels]
     if labelled and chosen.merges_rows:
         of_document: dict[str | None, tuple[str, str, list[str]]] = {}
         for row, text, own, one in zip(rows, texts, labels, ids, strict=True):
@@ -253,7 +262,7 @@ def documents_of_source(
         ids = [one for one, _, _ in of_document.values()]
         texts = [text for _, text, _ in of_document.values()]
         labels = [list(dict.fromkeys(own)) for _, _, own in of_document.values()]
-    return texts, labels, TrainedColumns.of(chosen, source.columns), ids
+    return texts, labels, TrainedColumns.of(chosen, source.columns, twins), ids
 
 
 def labelled_rows(
@@ -340,7 +349,8 @@ def _read_frame(
     text, named = columns.get("text"), isinstance(labels, str)
     options = ColumnOptions(
         [text] if isinstance(text, str) else text, labels if named else None, columns.get("label_separator"),
-        trained=trained, python=True,
+        trained=trained, keep_na=columns.get("keep_na_labels", False), fold=columns.get("fold_labels", False),
+        python=True,
     )  # fmt: skip
     texts, own, used, _ = documents_of_source(open_source(frame), options, labelled=named or labelled)
     if empty := texts.count(""):
@@ -349,10 +359,14 @@ def _read_frame(
             f"{texts.index(''):,}",
         )  # fmt: skip
     if not (named or labelled):
-        found = None if labels is None else _read_labels(labels, columns.get("label_separator"), names[1])
+        found = None
+        if labels is not None:
+            found = _read_labels(labels, columns.get("label_separator"), names[1], columns, trained is None)
         separator = "" if found is None else found.separator
         return ReadDocuments(texts, None, found, replace(used, labels=_series_name(labels), separator=separator))
     _count_bare(own, names[1])
+    if trained is None:
+        _warn_of_twins(own, names[1])
     return ReadDocuments(texts, None, LabelData(LISTS, own, separator=used.separator), used)
 
 
@@ -361,15 +375,53 @@ def _series_name(values: Any) -> str | None:
     return name if isinstance(name, str) and hasattr(values, "to_list") else None
 
 
-def _read_labels(labels: Any, separator: str | None, name: str) -> "LabelData":
-    from xmc_tf.tables.label_forms import read_labels
+def _read_labels(labels: Any, separator: str | None, name: str, columns: FrameColumns, training: bool) -> "LabelData":
+    from xmc_tf.tables.label_cells import NA_LABELS
+    from xmc_tf.tables.label_forms import LISTS, read_labels
 
     found = read_labels(labels, separator, name)
-    if not found.is_matrix:
-        _count_bare(found.lists, name)
+    if found.is_matrix:
+        return found
+    lists = found.lists
+    if not all(isinstance(label, str) for own in lists for label in own):
+        _count_bare(lists, name)
+        return found
+    texts = found.separator or all(len(own) < 2 for own in lists)  # in lists of labels, a missing one is None
+    missing = [label for own in lists for label in own if texts and label.lower() in NA_LABELS]
+    if missing and not columns.get("keep_na_labels"):
+        shown = " and ".join(map(repr, dict.fromkeys(missing)))
+        _LOG.warning("%s: %s labels are missing ones: %s (keep_na_labels)", name, f"{len(missing):,}", shown)
+        lists = [[label for label in own if label.lower() not in NA_LABELS] for own in lists]
+        found = replace(found, form=LISTS, values=lists)
+    if columns.get("fold_labels"):
+        found = replace(found, form=LISTS, values=_folded(lists)[0])
+    elif training:
+        _warn_of_twins(lists, name)
+    _count_bare(found.lists, name)
     return found
+
+
+def _folded(labels: Sequence[Sequence[str]]) -> tuple[list[list[str]], dict[str, str]]:
+    """Return labels in one spelling if they differ only in case or blanks; and the spelling of each that changed."""
+    from xmc_tf.tables.label_cells import folded, spellings
+
+    spelled = spellings(label for own in labels for label in own)
+    names = {label: spelled[folded(label)] for own in labels for label in own}
+    changed = {label: name for label, name in names.items() if label != name}
+    return [list(dict.fromkeys(names[label] for label in own)) for own in labels], changed
+
+
+def _warn_of_twins(labels: Sequence[Sequence[str]], name: str) -> None:
+    from xmc_tf.tables.label_cells import twins_sentence
+
+    names = list(dict.fromkeys(label for own in labels for label in own))
+    if sentence := twins_sentence(names, "fold_labels=True"):
+        _LOG.warning("%s: %s", name, sentence)
 
 
 def _count_bare(labels: Sequence[Sequence[Any]], name: str) -> None:
     if bare := sum(not own for own in labels):
-        _LOG.warning("%s: %s of %s documents have no label", name, f"{bare:,}", f"{len(labels):,}")
+        from xmc_tf.tables.label_cells import USUAL_UNLABELLED
+
+        level = logging.INFO if bare <= USUAL_UNLABELLED * len(labels) else logging.WARNING
+        _LOG.log(level, "%s: %s of %s documents have no label", name, f"{bare:,}", f"{len(labels):,}")

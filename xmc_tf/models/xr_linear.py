@@ -296,7 +296,9 @@ class XRLinear(LinearParts, Model):
                 updated with :meth:`with_documents`. They take about 8 bytes for each distinct word or n-gram of a
                 document.
             **further: ``text``: the name of a DataFrame's text column, or several names; ``label_separator``: the
-                string between the labels of a document (default: guessed). The model remembers both. ``probabilities``:
+                string between the labels of a document (default: guessed). The model remembers both.
+                ``fold_labels``: whether labels that differ only in case or blanks are one. ``keep_na_labels``: whether
+                "nan", "None", "null", "N/A" and "-" are labels. ``probabilities``:
                 whether to predict calibrated probabilities, learned on held-out documents, instead of the rankers'
                 scores. Probabilities also rank labels better (default: true if there are enough documents).
 

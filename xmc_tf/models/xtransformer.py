@@ -135,7 +135,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
             run: work folder, ranks, threads, seed and effort of the run (default: one process, a temporary folder, seed
                 0, one label tree).
-            **columns: ``text`` and ``label_separator``; see :meth:`XRLinear.train`.
+            **columns: ``text``, ``label_separator`` and others; see :meth:`XRLinear.train`.
 
         Raises:
             InputError: the inputs do not fit together, or a label is not in ``names``.

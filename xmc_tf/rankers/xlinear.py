@@ -176,7 +176,7 @@ class XLinear:
         if only_topk is None or only_topk <= most + added:
             return
         if most == self.nr_labels or self.depth == 1:
-            _LOG.warning("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most + added:,}")
+            _LOG.info("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most + added:,}")
             return
         beam = str(beam_size or self.levels[-2].pred_params.only_topk)
         _LOG.warning(

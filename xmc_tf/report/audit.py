@@ -15,6 +15,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.params import add_flags
 from xmc_tf.report.audit_files import AUDIT_FILES, FINDINGS, write_audit
 from xmc_tf.report.writing import refuse_report
+from xmc_tf.tables.label_cells import folded
 from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
 
 _DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
@@ -69,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)
     texts, labels, documents = labelled_rows(arguments.table, source_options(arguments), options, "checked")
     audit = model.audit(texts, labels, documents=documents, most=arguments.most, threads=arguments.threads)
-    ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}
+    ids = {
+        name: identifier
+        for identifier, name in (columns.label_ids if columns else {}).items()
+        if folded(identifier) != folded(name)
+    }
     page = write_audit(audit, arguments.output, f"Labels of {Path(arguments.table).name}", ids)
     print(f"{page.with_name(FINDINGS)}: {audit}\n{page}")
 

@@ -165,7 +165,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """
         params = self.get_params(deep=False)
         check_options(params)
-        read = read_documents(X, check_targets(y), training=True, name="X", labels_name="y")
+        # Each document of scikit-learn's y has its class, also if that is called "none".
+        columns: FrameColumns = {} if isinstance(y, str) else {"keep_na_labels": True}
+        read = read_documents(X, check_targets(y), columns, training=True, name="X", labels_name="y")
         documents = checked_documents(self, X, read, fitting=True)
         targets, Y = read_targets(read.labelled())
         check_pair(documents, Y, "X", "y")
@@ -288,7 +290,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return -1 if self.n_jobs is None else self.n_jobs
 
     def _read(self, X: Any, y: Any = None) -> ReadDocuments:
-        columns: FrameColumns = {"label_separator": self._targets.separator}
+        columns: FrameColumns = {"label_separator": self._targets.separator, "keep_na_labels": not isinstance(y, str)}
         return read_documents(X, y, columns, trained=self._columns, name="X", labels_name="y")
 
     def _scores(self, X: Any, count: int) -> csr_matrix:

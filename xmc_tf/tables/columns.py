@@ -1,15 +1,19 @@
 """Determine the text and label columns, from flags or by guessing."""
 
+import html
 import logging
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, TEXTS, TITLES, column_of, is_of_labels, plain, record_of
+from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, TEXTS, TITLES, column_of, is_of_labels, plain
 from xmc_tf.tables.label_cells import (
     BRACKETS,
+    NA_LABELS,
+    apart_sentence,
     are_whole_floats,
     as_whole,
     is_record,
@@ -17,6 +21,7 @@ from xmc_tf.tables.label_cells import (
     labels_in,
     separator_sentence,
 )
+from xmc_tf.tables.text_columns import TRIED, TextColumns, words_of
 
 _LOG = logging.getLogger(__name__)
 _USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
@@ -30,6 +35,8 @@ _NO = ("0", "0.0", "false", "no", "-", "falsch", "nein", "")
 _LEAST_COLUMNS = 3  # minimum number of columns of 0 and 1 that are labels if there are others too, such as prices
 _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
 _RECORDS = 0.01  # share of a column's cells that may hold dictionaries; their rows are left out
+_FEW_CELLS, _VARIED, _WORDS = 8, 0.9, 3  # by which a column named "subject" holds texts: cells, distinct ones, words
+_ENTITY = re.compile(r"&(?:#\d{2,6}|#[xX][\da-fA-F]{2,5}|[a-zA-Z]{2,8});")
 _LEAST_COPIES, _COPIES = 20, 0.95  # number and share of the documents whose texts contain the cell of their labels
 
 
@@ -46,6 +53,9 @@ class Columns:
     indicators: Sequence[tuple[int, str]] = ()  # positions and names of labels with a column of 0 and 1 each
     whole: bool = False  # labels are whole numbers, possibly written as 2580.0
     more_labels: Sequence[int] = ()  # further columns of labels
+    keep_na: bool = False  # "nan", "None" and the like are labels
+    fold: bool = False  # labels that differ only in case or blanks are one
+    html: bool = False  # texts have entities of HTML, such as &amp;
 
     @property
     def label_places(self) -> tuple[int, ...]:
@@ -65,7 +75,8 @@ class Columns:
 
     def text_of(self, cells: Sequence[Any]) -> str:
         """Return the text of a row: the cells of all text columns, joined by line breaks."""
-        return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
+        text = "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
+        return html.unescape(text).strip() if self.html else text
 
     def fault(self, cells: Sequence[Any]) -> str:
         """Return why a row has no text or no labels that can be read; "" if it has."""
@@ -84,7 +95,9 @@ class Columns:
         """Return the labels of a row in their order, without duplicates."""
         if self.labels is None:
             return [label for at, label in self.indicators if _text(cells[at]).strip().lower() in _YES]
-        found = dict.fromkeys(label for at in self.label_places for label in _labels(cells[at], self.separator))
+        found = dict.fromkeys(
+            label for at in self.label_places for label in _labels(cells[at], self.separator, self.keep_na)
+        )
         return [as_whole(one) for one in found] if self.whole else list(found)
 
 
@@ -99,6 +112,8 @@ class TrainedColumns:
     label_ids: Mapping[str, str] = field(default_factory=dict)  # label in the table → name in the model
     same_text: bool = False
     indicators: tuple[str, ...] = ()
+    keep_na: bool = False
+    html: bool = False
 
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
@@ -107,7 +122,7 @@ class TrainedColumns:
         document = None if columns.document is None else names[columns.document]
         return cls(
             tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
-            columns.same_text, tuple(name for _, name in columns.indicators),
+            columns.same_text, tuple(name for _, name in columns.indicators), columns.keep_na, columns.html,
         )  # fmt: skip
 
     @classmethod
@@ -119,7 +134,7 @@ class TrainedColumns:
         return cls(**known | {name: tuple(map(str, content.get(name, ()))) for name in ("texts", "indicators")})
 
     def to_json(self) -> dict[str, Any]:
-        found, optional = asdict(self), ("label_ids", "same_text", "indicators")
+        found, optional = asdict(self), ("label_ids", "same_text", "indicators", "keep_na", "html")
         found |= {"texts": list(self.texts), "indicators": list(self.indicators)}
         return {key: value for key, value in found.items() if value or key not in optional}
 
@@ -137,6 +152,8 @@ class ColumnOptions:
             each row is a document.
         ids: name of the column with document identifiers, which are shown in lists of documents.
         trained: the columns on which the model was trained.
+        keep_na: whether labels such as "nan", "None" and "-" are labels rather than missing ones.
+        fold: whether labels that differ only in case or blanks are one.
         python: whether messages name Python arguments instead of flags.
     """
 
@@ -146,6 +163,8 @@ class ColumnOptions:
     document: str | None = None
     ids: str | None = None
     trained: TrainedColumns | None = None
+    keep_na: bool = False
+    fold: bool = False
     python: bool = False
 
     def named(self, what: str) -> str:
@@ -158,6 +177,12 @@ class ColumnOptions:
             return {"text": 'text="NAME"', "label": 'labels="NAME"'}.get(what, "the name of a column")
         return f"--{what}-column NAME"
 
+    def naming(self, texts: Sequence[str]) -> str:
+        """Return the flag or argument that selects these text columns."""
+        if self.python:
+            return f"text={texts[0]!r}" if len(texts) == 1 else f"text={[*texts]!r}"
+        return f"--text-column {shlex.quote(','.join(texts))}"
+
 
 def choose_columns(
     name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
@@ -169,26 +194,17 @@ def choose_columns(
     places, indicators = choice.labels(document)
     labels = places[0] if places else None
     taken = (*places, *(at for at, _ in indicators))
-    texts = choice.texts((*taken, document), labels)
+    found = Columns((), labels, "", document, None, False, indicators, False, places[1:], options.keep_na, options.fold)
+    found = choice.separated(found, sample)
+    texts = choice.texts((*taken, document), found, sample)
     ids = column_of(columns, IDS, (*places, *texts)) if options.ids is None else choice.place(options.ids, "id")
     trained = options.trained
     same_text = document is None and options.document is None and trained is not None and trained.same_text
-    found = Columns(texts, labels, "", document, ids, same_text, indicators, more_labels=places[1:])
+    found = choice.with_entities(replace(found, texts=texts, ids=ids, same_text=same_text))
     choice.check(found, taken if labelled else ())
-    if labels is None:
-        return found, choice.guesses
-    cells = [row[at] for row in sample for at in places if isinstance(row[at], str) and not is_record(row[at], True)]
-    separator = options.separator
-    if separator is None:
-        separator = "" if document is not None else label_separator(cells[:_FIRST])
-        flag = "label_separator" if options.python else "--label-separator"
-        if document is None and (sentence := separator_sentence(cells, separator, flag)):
-            choice.guesses.append(sentence)
-    whole = are_whole_floats(label for cell in cells for label in labels_in(cell, separator))
-    found = replace(found, separator=separator, whole=whole)
-    if labelled and options.document is None and trained is None:
+    if labelled and labels is not None and options.document is None and trained is None:
         found = choice.merged(found, sample)
-    if labelled:
+    if labelled and labels is not None:
         choice.warn_of_labels_in_texts(found)
     return found, choice.guesses
 
@@ -230,7 +246,7 @@ class _Choice:
                 )
             return (), [(at, columns[at]) for at in places]
         texts = {self.place(one, "text") for one in options.text or ()}
-        labels = column_of(columns, LABELS, texts)
+        labels = self.named_labels({document, *texts})
         if labels is None and len(columns) == 2 and options.text is None:
             text = column_of(columns, TEXTS)
             # Of two columns, the longer one is the text.
@@ -258,29 +274,81 @@ class _Choice:
         self.guess(f"labels: {len(places):,} columns of 0 and 1: {shown}", "label")
         return [(at, columns[at]) for at in places]
 
-    def texts(self, taken: Sequence[int | None], labels: int | None) -> tuple[int, ...]:
+    def named_labels(self, taken: Collection[int | None]) -> int | None:
+        """Return the position of the first column with a name of labels, if possible one that does not hold texts."""
+        first = column_of(self.columns, LABELS, taken)
+        while (found := column_of(self.columns, LABELS, taken)) is not None:
+            cells = [_seen(row[found]) for row in self.rows if row[found]]
+            words = sum(map(len, map(words_of, cells)))
+            if len(cells) < _FEW_CELLS or len({*cells}) < _VARIED * len(cells) or words < _WORDS * len(cells):
+                return found
+            if any(isinstance(row[found], list | tuple) for row in self.rows) or label_separator(cells):
+                return found
+            taken = {*taken, found}
+        return first
+
+    def separated(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
+        """Return the columns with the separator of labels."""
+        options = self.options
+        if found.labels is None:
+            return found
+        cells = [row[at] for row in sample for at in found.label_places]
+        cells = [cell for cell in cells if isinstance(cell, str) and not is_record(cell, True)]
+        separator = options.separator
+        if separator is None:
+            separator = "" if found.document is not None else label_separator(cells[:_FIRST])
+            flag = "label_separator" if options.python else "--label-separator"
+            if apart := apart_sentence(cells[:_FIRST], separator, flag):
+                _LOG.warning("%s: %s", self.name, apart)
+            if found.document is None and (sentence := separator_sentence(cells, separator, flag)):
+                self.guesses.append(sentence)
+        missing = [cell.strip() for cell in cells if cell.strip().lower() in NA_LABELS]
+        if missing and not found.keep_na and options.trained is None:
+            shown = " and ".join(map(repr, dict.fromkeys(missing)))
+            flag = "keep_na_labels" if options.python else "--keep-na-labels"
+            self.guesses.append(
+                f"{len(missing):,} of {len(cells):,} cells of labels are empty: they hold {shown} ({flag})"
+            )
+        labels = (label for cell in cells for label in labels_in(cell, separator) if label.lower() not in NA_LABELS)
+        return replace(found, separator=separator, whole=are_whole_floats(labels))
+
+    def with_entities(self, found: Columns) -> Columns:
+        """Return the columns, set to decode entities of HTML if most texts have them, or if it was so in training."""
+        if self.options.trained is not None:
+            return replace(found, html=self.options.trained.html)
+        texts = [found.text_of(row) for row in self.rows if not any(is_record(row[at], False) for at in found.texts)]
+        have = sum(_ENTITY.search(text) is not None for text in texts)
+        if have < _FEW_CELLS or 2 * have <= len(texts):
+            return found
+        self.guesses.append(f"texts: HTML entities such as &amp; are decoded, which {have:,} of {len(texts):,} have")
+        return replace(found, html=True)
+
+    def texts(self, taken: Sequence[int | None], labels: Columns, sample: Sequence[Sequence[Any]]) -> tuple[int, ...]:
         """Return the positions of the text columns."""
         columns = self.columns
         if self.options.text is not None:
             return tuple(self.place(one, "text") for one in self.options.text)
-        found = column_of(columns, TEXTS, taken)
-        if found is None:
-            rest = [at for at in range(len(columns)) if at not in taken and self.plain[at] not in NO_TEXTS]
-            rest = [at for at in rest if not is_of_labels(columns[at])]
-            rest = [at for at in rest if not any(is_record(row[at], False) for row in self.rows)]
-            found = max(rest, key=self.mean_length, default=None)
-        if found is None and not self.labelled:  # the only column left
-            found = labels
-        if found is None:
-            raise self.unknown("texts", "text")
-        # A title is part of the document, and may be all that a row has.
-        title = column_of(columns, TITLES, (*taken, found))
-        if title is not None and record_of(columns[title]) == record_of(columns[found]):
-            self.guess(f"texts: columns {columns[title]!r} and {columns[found]!r}", "text")
-            return (title, found)
-        if columns[found].strip().lower() != "text":
-            self.guess(f"texts: column {columns[found]!r}", "text")
-        return (found,)
+        rest = [at for at in range(len(columns)) if at not in taken and self.plain[at] not in NO_TEXTS]
+        rest = [at for at in rest if not is_of_labels(columns[at])]
+        rest = [at for at in rest if not any(is_record(row[at], False) for row in self.rows)]
+        rows = sample[:: -(-len(sample) // TRIED) or 1]  # tables may be sorted by label
+        known = [labels.labels_of(row) if not labels.fault(row) else [] for row in rows]
+        free = [at for at in rest if self.plain[at] not in LABELS or self.plain[at] in TITLES]
+        choice = TextColumns(columns, rows, free, _seen, known).choose(column_of(columns, TEXTS, taken))
+        found = choice.texts
+        if not found:
+            longest = max(rest, key=self.mean_length, default=None if self.labelled else labels.labels)
+            if longest is None:
+                raise self.unknown("texts", "text")
+            found = (longest,)
+        named = " and ".join(repr(columns[at]) for at in found)
+        if len(found) > 1 or columns[found[0]].strip().lower() != "text":
+            measured = f": {choice.measured}" if choice.measured else ""
+            self.guess(f"texts: column{'s' * (len(found) > 1)} {named}{measured}", "text")
+        if choice.warning:
+            flag = self.options.naming([columns[at] for at in choice.better])
+            _LOG.warning("%s: %s: %s", self.name, choice.warning, flag)
+        return found
 
     def check(self, found: Columns, labels: Sequence[int]) -> None:
         """Raise an error if a text column is a label column, or if many cells hold dictionaries."""
@@ -389,6 +457,7 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
         text=trained.texts or None if options.text is None else options.text,
         labels=trained.labels if labelled and options.labels is None else options.labels,
         separator=trained.separator if options.separator is None else options.separator,
+        keep_na=trained.keep_na or options.keep_na,
         document=trained.document if options.document is None and trained.document in columns else options.document,
     )
 
@@ -441,10 +510,10 @@ def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
     return "text" if same_text >= max(2, _PAIRS * len(rows)) else ""
 
 
-def _labels(cell: Any, separator: str) -> list[str]:
-    """Return the labels of a cell, in order."""
+def _labels(cell: Any, separator: str, keep_na: bool = True) -> list[str]:
+    """Return the labels of a cell, in order; without "nan" and the like, unless they are to be kept or in a list."""
     if not isinstance(cell, list | tuple):
-        return labels_in(_text(cell), separator)
+        return [one for one in labels_in(_text(cell), separator) if keep_na or one.lower() not in NA_LABELS]
     return list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
 
 

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 _COMMAS = (",", "，", "、", "،")  # of Latin, Chinese, Japanese and Arabic texts
@@ -24,13 +25,21 @@ _IN_LIST = re.compile(rf"""[uUbB]?({_QUOTED})|([^,\[\]'"\s][^,\[\]]*)""", re.DOT
 _OF_NUMPY = re.compile(rf"\bnp\.\w+\(({_QUOTED}|[^()]*)\)", re.DOTALL)  # [np.str_('baking')], [np.int64(3)]
 _RECORD = re.compile(rf"\s*[\[(]?\s*\{{\s*(?:{_QUOTED})\s*:", re.DOTALL)
 _MISSING = ("None", "null", "nan", "NaN")
+NA_LABELS = frozenset(("nan", "none", "null", "n/a", "#n/a", "<na>", "-"))
+"""What programs write for a missing value, in lower case: no labels, unless the user wants to keep them."""
+USUAL_UNLABELLED = 0.1
+"""Share of documents that may lack labels without a warning."""
+_LEAST_TOGETHER, _TOGETHER, _LEAST_PAIRS = 3, 0.1, 3  # cells, share of the parts, pairs of parts that never occur apart
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def label_separator(cells: Sequence[str]) -> str:
     """Guess the separator of labels: a character that many cells contain and that splits them into label-like parts."""
     cells = [cell for cell in cells if cell.strip()]
-    if cells and sum(_LIST.fullmatch(cell) is not None for cell in cells) >= 0.9 * len(cells):
+    lists = sum(_LIST.fullmatch(cell) is not None for cell in cells)
+    # A single label may stand without brackets.
+    several = sum(any(comma in cell for comma in _COMMAS) for cell in cells)
+    if cells and lists and lists >= 0.9 * (several if lists > 1 and several > 1 else len(cells)):
         return BRACKETS
     # Names in a category path may contain commas: "Clothing > Shirts, blouses".
     paths = sum(_PATH.search(cell) is not None for cell in cells) >= 0.5 * len(cells)
@@ -41,6 +50,60 @@ def label_separator(cells: Sequence[str]) -> str:
     numbers = all(word.isascii() and word.isdecimal() for word in words)
     of_one_kind = numbers or all(word.startswith(FASTTEXT) for word in words)
     return " " if of_one_kind and any(len(cell.split()) > 1 for cell in cells) else ""
+
+
+def apart_sentence(cells: Sequence[str], separator: str, flag: str) -> str:
+    """Return a sentence on labels that a separator cuts, because they contain it; "" if there are none."""
+    if not (found := inseparable(cells, separator) if separator in _COMMAS else []):
+        return ""
+    shown = ", ".join(repr(f"{first}{separator} {second}") for first, second in found[:3])
+    return (
+        f"{separator!r} seems to be a part of labels: these parts never occur apart: {shown}; if so, write labels with "
+        f"another separator or as JSON lists ({flag})"
+    )
+
+
+def inseparable(cells: Sequence[str], separator: str) -> list[tuple[str, str]]:
+    """Return the pairs of neighbouring parts of cells that never occur apart; none if they are few."""
+    parts, pairs = Counter[str](), Counter[tuple[str, str]]()
+    for cell in dict.fromkeys(cells):
+        found = labels_in(cell, separator)
+        parts.update(found)
+        pairs.update(pairwise(found))
+    often = sum(count >= _LEAST_TOGETHER for count in parts.values())
+    glued = [
+        (first, second) for (first, second), count in pairs.most_common()
+        if count >= _LEAST_TOGETHER and parts[first] == parts[second] == count
+    ]  # fmt: skip
+    return glued if len(glued) >= max(_LEAST_PAIRS, _TOGETHER * often / 2) else []
+
+
+def folded(label: str) -> str:
+    """Return what labels share that differ only in case or blanks."""
+    return " ".join(label.casefold().split())
+
+
+def spellings(labels: Iterable[str]) -> dict[str, str]:
+    """Return the most frequent spelling of labels that differ only in case or blanks, by what they share."""
+    counts = Counter(labels)
+    found: dict[str, str] = {}
+    for label in counts:  # in the order of the rows, so that the first of equally frequent ones is taken
+        best = found.setdefault(folded(label), label)
+        if counts[label] > counts[best]:
+            found[folded(label)] = label
+    return found
+
+
+def twins_sentence(names: Sequence[str], fold: str) -> str:
+    """Return a sentence on labels that differ only in case or blanks; "" if there are none."""
+    first: dict[str, str] = {}
+    alike = [(first[key], name) for name in names if first.setdefault(key := folded(name), name) != name]
+    if not alike:
+        return ""
+    return (
+        f"{len(alike):,} of {len(names):,} labels differ from another one only in case or blanks, such as "
+        f"{alike[0][0]!r} and {alike[0][1]!r}, and are trained as different labels; {fold} trains them as one"
+    )
 
 
 def _separates(separator: str, cells: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.in_memory import is_frame, is_listing, listed, plain
-from xmc_tf.tables.label_cells import label_separator, labels_in, separator_sentence
+from xmc_tf.tables.label_cells import apart_sentence, label_separator, labels_in, separator_sentence
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
     texts = [value for value in values if isinstance(value, str)]
     if separator is None and texts:
         separator = label_separator(texts[:_SAMPLE])
+        if apart := apart_sentence(texts[:_SAMPLE], separator, "label_separator"):
+            _LOG.warning("%s: %s", name, apart)
         if sentence := separator_sentence(texts, separator, "label_separator"):
             _LOG.info("guessed: %s: %s", name, sentence)
     if texts and separator:

@@ -19,6 +19,8 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.vocabularies import FORMATS as VOCABULARIES
 from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.identity import content_of, store_contents
+from xmc_tf.tables.label_cells import FASTTEXT, USUAL_UNLABELLED, spellings
+from xmc_tf.tables.reading.line_formats import FastTextLines
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader, TableRow, TwoTables
 from xmc_tf.tables.reading.sources import open_source
@@ -29,7 +31,15 @@ from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows, names_of_labels
 
 _LOG = logging.getLogger(__name__)
-_LATER = ("same_text", "indicators", "whole", "more_labels")  # fields of Columns that the first version lacked
+_LATER = (
+    "same_text",
+    "indicators",
+    "whole",
+    "more_labels",
+    "keep_na",
+    "fold",
+    "html",
+)  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _SHOWN = 5  # bad rows in a message
@@ -96,6 +106,9 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not a header ({len(source.columns)} columns; --header)", *guesses]
+    labels = (one for row in sample if not columns.fault(row) for one in columns.labels_of(row))
+    if isinstance(source, FastTextLines) and (kept := next((one for one in labels if "_" in one), None)):
+        guesses = [*guesses, f"labels keep their '_', such as {kept!r}; only the prefix {FASTTEXT} is removed"]
     # Fields that later versions added are left out if they are empty, so that earlier data sets stay valid.
     chosen = {name: value for name, value in asdict(columns).items() if value or name not in _LATER}
     if options.columns.ids is None:  # the names of the columns tell which one is guessed
@@ -120,7 +133,8 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
         names = names_of_labels(source, options.label_names, options.names_language)
-        writer = RowWriter(store, columns, names, required=options.label_names is not None)
+        spelled = _spelled(sample, columns, names) if columns.fold else None
+        writer = RowWriter(store, columns, names, required=options.label_names is not None, spelled=spelled)
         rows = _read(source, writer, store)
         if _identity(source, options) != identity:
             _restart(store, {**start, "source": {"columns": source.columns}})
@@ -132,6 +146,16 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
+
+
+def _spelled(sample: list[list[Any]], columns: Columns, names: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the spellings of labels that differ only in case or blanks: those that the first rows have most often."""
+    if names is not None:
+        raise InputError(
+            "--fold-labels: the labels are identifiers, which have names", expected="labels without --names-file",
+            fix="leave it out",
+        )  # fmt: skip
+    return spellings(label for row in sample if not columns.fault(row) for label in columns.labels_of(row))
 
 
 def _name_of(table: Any) -> str | None:
@@ -306,7 +330,9 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> N
                 fix="check --separator, --encoding and the columns; or raise --max-bad-rows to leave those rows out",
             )
     where = list_bad_rows(store)
-    _LOG.warning(
+    few = bad == reasons[NO_LABEL] and bad <= USUAL_UNLABELLED * total
+    _LOG.log(
+        logging.INFO if few else logging.WARNING,
         "%s: %s of %s rows are left out: %s; the first: %s; all of them: %s", name, f"{bad:,}", f"{total:,}", counted,
         listed, where or f"the table bad_rows of {store.path}",
     )  # fmt: skip

@@ -16,6 +16,12 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add = add_reading_options(parser).add_argument
     add("--label-column", metavar="NAME,…", help="label columns, joined (default: label, or guessed)")
     add("--label-separator", metavar="TEXT", help='separator of the labels in a cell; "" for one label per cell')
+    add(
+        "--keep-na-labels",
+        action="store_true",
+        help="keep labels such as nan, None, null, N/A and - (default: no label)",
+    )
+    add("--fold-labels", action="store_true", help="train labels that differ only in case or blanks as one")
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
     add(
         "--max-bad-rows", type=share, metavar="SHARE",
@@ -46,7 +52,14 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
     texts = text_columns(arguments)
     return PrepareOptions(
         replace(source_options(arguments), label_lists=arguments.label_lists),
-        ColumnOptions(texts, arguments.label_column, arguments.label_separator, arguments.document_column),
+        ColumnOptions(
+            texts,
+            arguments.label_column,
+            arguments.label_separator,
+            arguments.document_column,
+            keep_na=arguments.keep_na_labels,
+            fold=arguments.fold_labels,
+        ),
         SplitOptions(arguments.validation, arguments.test, arguments.split_seed),
         arguments.max_bad_rows,
         arguments.test_table,

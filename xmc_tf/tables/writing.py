@@ -12,6 +12,7 @@ from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.columns import Columns
+from xmc_tf.tables.label_cells import folded
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.structured import JsonLines
 from xmc_tf.tables.reading.text_files import opened, opened_text, text_encoding
@@ -110,14 +111,22 @@ class RowWriter:
     """Writes rows to the database in batches."""
 
     def __init__(
-        self, store: TableStore, columns: Columns, names: Mapping[str, str] | None = None, *, required: bool = True
-    ) -> None:
-        """``names`` has the name of each label; if they are ``required``, a row with another label is unusable."""
+        self, store: TableStore, columns: Columns, names: Mapping[str, str] | None = None, *, required: bool = True,
+        spelled: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """``names`` has the name of each label; if they are ``required``, a row with another label is unusable.
+
+        ``spelled`` has the spellings to prefer of labels that differ only in case or blanks, if they are to be one.
+        """
         self._store, self._columns, self._reading = store, columns, store.reading
         self._names, self._required = names, required
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
+        self._spelled, self._twins = spelled, dict[str, str](store.meta("label_ids") or {})
+        if spelled is not None:
+            for name in self._labels:
+                spelled.setdefault(folded(name), name)
         self._documents: dict[str | int, int] = {}  # several rows may belong to one document
         if columns.merges_rows:
             by = "name" if columns.document is not None else "key"
@@ -158,6 +167,8 @@ class RowWriter:
             return
         if self._names is not None:
             labels = [self._names.get(one, one) for one in labels]
+        if self._spelled is not None:
+            labels = [self._one_spelling(one, self._spelled) for one in labels]
         document = self._document(row, text)
         for label in labels:
             number = self._labels.get(label)
@@ -165,6 +176,12 @@ class RowWriter:
                 number = self._labels[label] = len(self._labels)
                 self._new_labels.append((number, label))
             self._pairs.append((document, number))
+
+    def _one_spelling(self, label: str, spelled: dict[str, str]) -> str:
+        found = spelled.setdefault(folded(label), label)
+        if found != label:
+            self._twins[label] = found
+        return found
 
     def _document(self, row: TableRow, text: str) -> int:
         name: str | int | None = self._columns.document_of(row.cells)
@@ -207,5 +224,7 @@ class RowWriter:
             about: dict[str, Any] = {"rows_read": rows_read, "rows": rows, "test_from": self._test_from}
             if rows_read == "all" and self._names is not None:
                 about["label_ids"] = {key: name for key, name in self._names.items() if name in self._labels}
+            if self._spelled is not None:
+                about["label_ids"] = self._twins
             self._store.put_meta(about)
         self._clear()
