@@ -235,42 +235,58 @@ def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
         check_output_path("--save-emb-dir", Path(a.save_emb_dir) / _EMBEDDINGS, inputs, [EMBEDDINGS], force=a.force)
 
 
-def _recipe(arguments: argparse.Namespace) -> Recipe:
-    """Return the training options, from parameter files if there are any, otherwise from flags."""
-    held: dict[str, Any] = {}
-    if arguments.params_path:
-        held = load_blocks(
-            arguments.params_path, train_params=XTransformerParams, pred_params=XTransformerPredParams,
-            tfidf_params=TfidfParams,
-        )  # fmt: skip
-    if arguments.train_params_path:
-        held["train_params"] = load_block(arguments.train_params_path, XTransformerParams)
-    if arguments.pred_params_path:
-        held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
+def _recipe(arguments: cli.GivenFlags) -> Recipe:
+    """Return the training options. A parameter file replaces the defaults of flags, but no flag that is given."""
+    # Flags without effect take any text, which must not become the parameter of that name.
+    left_out = {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
+    flags = {name: value for name, value in vars(arguments).items() if name not in left_out}
+    given = arguments.given & flags.keys()
+    if arguments.fp16 is not None:
+        flags["mixed_precision"] = _precision(arguments)
+        given.add("mixed_precision")
+    flags["neg_mining_chain"] = arguments.negative_sampling  # as in PECOS
+    if arguments.negative_sampling == "all":
+        # Rankers cannot use all negatives. After a head that does, easy ones are best; without it, add hard ones.
+        flags["neg_mining_chain"] = "tfn" if arguments.do_fine_tune else "tfn+man"
+    elif "negative_sampling" in given:
+        given.add("neg_mining_chain")
+    if "num_train_epochs" in given:
+        given.add("max_steps")  # steps of the file would win over these epochs
+    held = _blocks_of_files(arguments, {name: flags[name] for name in given})
+
     # These depend on the levels of the tree, so they override the parameters once there is a tree.
     prediction = options_of_flags(arguments, *SEARCH, "ensemble_method")
-    # Flags without effect take any text, which must not become the parameter of that name.
-    left_out = {*SEARCH, "ensemble_method", *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
-    flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in left_out})
-    if arguments.fp16 is not None:
-        flags.mixed_precision = _precision(arguments)
-    flags.neg_mining_chain = flags.negative_sampling  # as in PECOS
-    if flags.negative_sampling == "all":
-        # Rankers cannot use all negatives. After a head that does, easy ones are best; without it, add hard ones.
-        flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"
+    of_blocks = argparse.Namespace(**{k: v for k, v in flags.items() if k not in (*SEARCH, "ensemble_method")})
+    params = held.get("train_params") or from_arguments(XTransformerParams, of_blocks)
+    if not held.get("train_params") or "trees" in given:
+        params = _with_trees(params, arguments.trees)
     own_features = not arguments.feat_path and not arguments.text_only
     return Recipe(
-        params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
-        pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
-        tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, flags)) if own_features else None,
+        params=params,
+        pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, of_blocks),
+        tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, of_blocks)) if own_features else None,
         steps_scale=tuple(arguments.steps_scale or ()), seed=arguments.seed, threads=arguments.threads,
         logdir=arguments.logdir, effort=arguments.effort, prediction=prediction,
     )  # fmt: skip
 
 
+def _blocks_of_files(a: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the blocks of the parameter files, with the values of the flags that are ``given``."""
+    held: dict[str, Any] = {}
+    if a.params_path:
+        held = load_blocks(
+            a.params_path, given, train_params=XTransformerParams, pred_params=XTransformerPredParams,
+            tfidf_params=TfidfParams,
+        )  # fmt: skip
+    if a.train_params_path:
+        held["train_params"] = load_block(a.train_params_path, XTransformerParams, given)
+    if a.pred_params_path:
+        held["pred_params"] = load_block(a.pred_params_path, XTransformerPredParams, given)
+    return held
+
+
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
     """Return the parameters with ``count`` label trees for the rankers, which differ only in their seeds."""
-    assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
     if count > 1 and params.only_encoder:
         raise InputError(
             "--trees and --only-encoder are mutually exclusive: only rankers use trees", fix="leave one of them out"

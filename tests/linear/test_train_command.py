@@ -1,6 +1,7 @@
 """``xmc_tf.linear.train``: all flags and parameter files."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -132,8 +133,8 @@ def test_negatives_of_labels_and_relevance_are_taken(basics, corpus, tmp_path, c
     assert "R.npz has no effect without --rel-mode" in caplog.text
 
 
-def test_a_parameter_file_in_pecos_format(basics, tmp_path):
-    """It replaces the flags for the blocks that it contains, and no others."""
+def test_a_parameter_file_in_pecos_format(basics, tmp_path, caplog):
+    """It replaces the defaults of flags for the blocks that it contains; flags that are given replace its values."""
     level = {"__meta__": {"class_fullname": "pecos.xmc.base###MLModel.PredParams"}, "post_processor": "sigmoid"}
     (tmp_path / "p.json").write_text(
         json.dumps({
@@ -145,7 +146,7 @@ def test_a_parameter_file_in_pecos_format(basics, tmp_path):
             "pred_params": {"hlm_args": {"model_chain": [{**level, "only_topk": 2}, {**level, "only_topk": 3}]}},
         })
     )  # fmt: skip
-    run_train(*basics, "--params-path", tmp_path / "p.json", "--max-leaf-size", 6, "--Cp", 9, "-k", 9)
+    run_train(*basics, "--params-path", tmp_path / "p.json", "--max-leaf-size", 6)
     said, ranker = facts(tmp_path / "m"), XRLinear.load(tmp_path / "m").ranker
     assert said["train_params"]["hlm_args"]["model_chain"]["Cp"] == 3
     assert said["train_params"]["hlm_args"]["neg_mining_chain"] == ["tfn", "tfn+man"]
@@ -153,6 +154,14 @@ def test_a_parameter_file_in_pecos_format(basics, tmp_path):
     assert {level.pred_params.post_processor for level in ranker.levels} == {"sigmoid"}
     assert said["indexer_params"]["max_leaf_size"] == 6
     assert ranker.depth == 2
+    caplog.set_level(logging.INFO)
+    run_train(*basics, "--params-path", tmp_path / "p.json", "--max-leaf-size", 6, "--Cp", 9, "-k", 4, "-t", 0.2)
+    said, ranker = facts(tmp_path / "m"), XRLinear.load(tmp_path / "m").ranker
+    assert [said["train_params"]["hlm_args"]["model_chain"][name] for name in ("Cp", "threshold")] == [9, 0.2]
+    assert [level.pred_params.only_topk for level in ranker.levels] == [2, 4]
+    assert {level.pred_params.post_processor for level in ranker.levels} == {"sigmoid"}
+    for line in ("--Cp 9.0 replaces 3 of", "--threshold 0.2 replaces 0.01 of", "--only-topk 4 replaces 3 of"):
+        assert line in caplog.text
 
 
 def test_a_shallow_tree(basics, corpus, tmp_path):

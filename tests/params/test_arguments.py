@@ -32,10 +32,9 @@ def test_flags_take_their_defaults_from_the_class(parser):
 
 def test_flags_reach_every_block_that_knows_them(parser):
     arguments = parser.parse_args(["--nr-splits", "8", "-n", "2", "--Cp", "4", "--spherical", "false"])
-    ranker = from_arguments(RankerParams, arguments, rel_mode="induce")
+    ranker = from_arguments(RankerParams, arguments)
     assert ranker.nr_splits == 8
     assert ranker.hlm_args.model_chain == LinearLevelParams(Cp=4.0, threads=2, threshold=0.2)
-    assert ranker.rel_mode == "induce"
     assert from_arguments(HierarchicalKMeansParams, arguments).spherical is False
 
 

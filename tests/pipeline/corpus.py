@@ -86,16 +86,13 @@ def texts_and_labels(corpus, part="trn"):
 
 
 def train_flags(corpus, model, *more):
-    """A training that takes seconds: small tree, few steps."""
-    return [
-        str(flag)
-        for flag in (
-            "-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "-m", model,
-            "--model-shortcut", corpus / "encoder", "--truncate-length", 16, "--nr-splits", 4, "--max-leaf-size", 6,
-            "--batch-size", 16, "--max-steps", 4, "--save-steps", 2, "--threshold", 0.01, "-n", 1, "-b", 8, "-k", 5,
-            *more,
-        )
-    ]  # fmt: skip
+    """A training that takes seconds: small tree, few steps; or those of the parameter file in ``more``."""
+    data = ("-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "-m", model, "-n", 1, "-b", 8, "-k", 5)
+    small = (
+        "--model-shortcut", corpus / "encoder", "--truncate-length", 16, "--nr-splits", 4, "--max-leaf-size", 6,
+        "--batch-size", 16, "--max-steps", 4, "--save-steps", 2, "--threshold", 0.01,
+    )  # fmt: skip
+    return [str(flag) for flag in (*data, *(() if "--params-path" in more else small), *more)]
 
 
 def shell(verb, *flags, **options):

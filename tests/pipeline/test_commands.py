@@ -11,10 +11,17 @@ from tests.pipeline.corpus import made_stages, run_train, shell
 from tests.refusals import refused
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.data import load_matrix
 from xmc_tf.jobs.train_flags import parser
 from xmc_tf.metrics import pecos_lines
 from xmc_tf.params import MatcherParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.pipeline.level_params import level_params
+from xmc_tf.tree import LabelTree
+
+
+def recipe_of(*flags):
+    return train._recipe(parser().parse_args(flags, GivenFlags()))
 
 
 def test_flags_reach_all_parts():
@@ -23,7 +30,7 @@ def test_flags_reach_all_parts():
         "--pooling", "mean", "--head-learning-rate", "0.01", "--Cp", "3", "--fix-clustering", "true", "-b", "7",
         "--truncate-length", "48", "--disable-gpu", "--steps-scale", "1", "2", "--min-df", "3", "-n", "2",
     ]  # fmt: skip
-    recipe = train._recipe(parser().parse_args(flags))
+    recipe = recipe_of(*flags)
     params, level = recipe.params, recipe.params.ranker_params.hlm_args.model_chain
     matcher = params.matcher_params_chain
     assert {params.preliminary_indexer_params.nr_splits, params.refined_indexer_params.nr_splits} == {4}
@@ -41,7 +48,7 @@ def test_fp16_of_pecos_is_mixed_precision():
     flags = ["-t", "t", "-y", "y", "-m", "m"]
 
     def precision(*more):
-        return train._recipe(parser().parse_args([*flags, *more])).params.matcher_params_chain.mixed_precision
+        return recipe_of(*flags, *more).params.matcher_params_chain.mixed_precision
 
     assert [precision("--fp16", value) for value in ("true", "false")] == ["fp16", "off"]
     assert precision("--mixed-precision", "fp16", "--fp16", "true") == "fp16"
@@ -50,20 +57,88 @@ def test_fp16_of_pecos_is_mixed_precision():
         precision("--mixed-precision", "bf16", "--fp16", "true")
 
 
-def test_parameter_files_replace_flags(tmp_path):
-    whole, alone = tmp_path / "whole.json", tmp_path / "alone.json"
-    whole.write_text(json.dumps({"train_params": {"max_match_clusters": 77}, "tfidf_params": {"min_df": 4}}))
-    alone.write_text(json.dumps({"matcher_params_chain": {"truncate_length": 33}}))
-    flags = ["-t", "t", "-y", "y", "-m", "m", "--max-match-clusters", "5", "--min-df", "9", "--truncate-length", "8"]
-    recipe = train._recipe(parser().parse_args([*flags, "--params-path", str(whole)]))
-    assert (recipe.params.max_match_clusters, recipe.tfidf.min_df) == (77, 4)
-    assert recipe.last_prediction.truncate_length == 8
-    recipe = train._recipe(parser().parse_args([*flags, "--pred-params-path", str(alone)]))
-    assert (recipe.last_prediction.truncate_length, recipe.params.max_match_clusters) == (33, 5)
-    alone.write_text(json.dumps({"matcher_params_chain": {"truncate_lenght": 33}}))
-    with pytest.raises(InputError, match="did you mean") as error:
-        train._recipe(parser().parse_args([*flags, "--pred-params-path", str(alone)]))
-    assert str(alone) in str(error.value)
+CHAIN = {"max_steps": 5, "model_shortcut": "theirs", "negative_sampling": "tfn+man"}
+LEVELS = {"neg_mining_chain": ["tfn", "man"], "model_chain": [{"Cp": 2}, {"Cp": 4}]}
+FILE = {
+    "train_params": {
+        "preliminary_indexer_params": {"nr_splits": 8}, "refined_indexer_params": [{"seed": 1}, {"seed": 2}],
+        "matcher_params_chain": [CHAIN, {**CHAIN, "max_steps": 6}], "ranker_params": {"hlm_args": LEVELS},
+        "max_match_clusters": 77, "save_emb_dir": None,
+    },
+    "pred_params": {
+        "matcher_params_chain": {"only_topk": 30, "truncate_length": 33},
+        "ranker_params": {"hlm_args": {"model_chain": [{"only_topk": 10}, {"only_topk": 20}]}},
+    },
+    "tfidf_params": {"min_df": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "line"),
+    [
+        ("", {"max_steps": [5, 6], "Cp": [2, 4], "max_match_clusters": [77], "min_df": [4]}, ""),
+        ("--max-steps 2", {"max_steps": [2, 2]}, "--max-steps 2 replaces 5 and 6"),
+        ("--max-match-clusters 77", {"max_match_clusters": [77]}, ""),
+        ("--num-train-epochs 2", {"num_train_epochs": [2, 2], "max_steps": [0, 0]}, "--max-steps 0 replaces 5 and 6"),
+        ("--model-shortcut mine", {"model_shortcut": ["mine", "mine"]}, '--model-shortcut "mine" replaces "theirs"'),
+        ("--nr-splits 4", {"nr_splits": [4] * 4}, "--nr-splits 4 replaces 8"),
+        ("--Cp 3", {"Cp": [3, 3]}, "--Cp 3.0 replaces 2 and 4"),
+        (
+            "-ns tfn", {"neg_mining_chain": ["tfn"], "negative_sampling": ["tfn"] * 2},
+            '--negative-sampling "tfn" replaces "tfn+man" and ["tfn", "man"]',
+        ),
+        (
+            "-ns all", {"neg_mining_chain": [["tfn", "man"]], "negative_sampling": ["all"] * 2},
+            '--negative-sampling "all" replaces "tfn+man"',
+        ),
+        ("--fp16 true", {"mixed_precision": ["fp16", "fp16"]}, ""),
+        ("--seed 7", {"seed": [7, 7, 8]}, "--seed 7 replaces 1 and 2"),
+        ("--trees 3", {"seed": [0, 1, 2, 3]}, ""),
+        ("--min-df 9", {"min_df": [9]}, "--min-df 9 replaces 4"),
+        ("--truncate-length 8", {"truncate_length": [8]}, "--truncate-length 8 replaces 33"),
+        ("-b 6 -k 9", {}, "--beam-size 6 replaces 10\n--only-topk 9 replaces 30 and 20"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("split", [False, True])
+def test_a_flag_that_is_given_replaces_the_value_of_the_file(tmp_path, caplog, flags, expected, line, split):
+    def values(block, name):
+        for key, value in block.items() if isinstance(block, dict) else ():
+            yield from [value] if key == name else values(value, name)
+        for entry in block if isinstance(block, list) else ():
+            yield from values(entry, name)
+
+    caplog.set_level(logging.INFO, "xmc_tf.params")
+    path, more = tmp_path / "p.json", []
+    path.write_text(json.dumps({key: block for key, block in FILE.items() if not split or key == "tfidf_params"}))
+    for part in ("train", "pred") if split else ():
+        (tmp_path / f"{part}.json").write_text(json.dumps(FILE[f"{part}_params"]))
+        more += [f"--{part}-params-path", str(tmp_path / f"{part}.json")]
+    command = ["-t", "t", "--params-path", str(path), *more, *flags.split()]
+    recipe = recipe_of(*command)
+    blocks = [one.to_json() for one in (recipe.params, recipe.pred_params, recipe.tfidf)]
+    assert {name: list(values(blocks, name)) for name in expected} == expected
+    said = [record.message for record in caplog.records if " replaces " in record.message]
+    assert sorted(text.rpartition(" of ")[0] for text in said) == sorted(filter(None, line.split("\n")))
+    if "-k" in flags:
+        assert (recipe.prediction.beam_size, recipe.prediction.only_topk) == (6, 9)
+
+
+def test_faults_of_parameter_files_and_of_flags_beside_them(tmp_path):
+    path = tmp_path / "alone.json"
+    command = ["-t", "t", "--pred-params-path", str(path)]
+    path.write_text(json.dumps({"matcher_params_chain": {"truncate_length": 33}}))
+    refused("--truncate-length is out of range", recipe_of, *command, "--truncate-length", "1")
+    path.write_text(json.dumps({"matcher_params_chain": {"truncate_lenght": 33}}))
+    assert "did you mean" in str(refused(str(path), recipe_of, *command))
+
+
+@pytest.mark.parametrize(
+    ("scale", "steps"), [(["0.5"], [50, 50, 50]), (["0.001"], [1, 1, 1]), (["0.5", "1", "2"], [50, 100, 200])]
+)
+def test_one_scale_of_steps_is_that_of_all_levels(scale, steps):
+    tree = LabelTree(splits=([0, 2], [0, 2, 4], [0, 2, 4, 6, 8]), labels=list(range(8)))
+    chain, _ = level_params(recipe_of("-t", "t", "--max-steps", "100", "--steps-scale", *scale), tree)
+    assert [level.max_steps for level in chain] == steps
 
 
 @pytest.mark.parametrize("which", ["", "train-", "pred-"])
@@ -71,7 +146,7 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
     train.main([f"--generate-{which}params-skeleton"])
     path = tmp_path / "p.json"
     path.write_text(capsys.readouterr().out)
-    recipe = train._recipe(parser().parse_args([f"--{which}params-path", str(path), "-t", "t"]))
+    recipe = recipe_of(f"--{which}params-path", str(path), "-t", "t")
     if which != "pred-":
         assert recipe.params == XTransformerParams()
     if which != "train-":
@@ -109,7 +184,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
         (["-t", short], "different numbers of documents"),
         (["--truncate-length", 99], "at most 32"),
         (["--model-shortcut", tmp_path / "nothing"], "nothing"),
-        (["--steps-scale", 1, 2, 3], "2 in total"),
+        (["--steps-scale", 1, 2, 3], "2 in total, or one for all"),
         (["--code-path", corpus / "Y.trn.npz"], "expected"),
     ]:
         refused(said, run_train, corpus, tmp_path / "m", *flags)

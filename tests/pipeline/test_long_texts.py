@@ -11,6 +11,7 @@ from tests.pipeline.corpus import TOPICS, write_encoder
 from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.data.windows import Reading
 from xmc_tf.jobs import train_flags
 from xmc_tf.models.metadata import ModelMetadata
@@ -157,9 +158,9 @@ def test_old_models_truncate_and_damaged_ones_are_refused():
         ([], None, Reading(128)),
         (["--long-texts", "max"], None, Reading(128, 16, "max")),
         (["--long-texts", "mean", "--max-windows", "4"], None, Reading(128, 4, "mean")),
-        # PECOS's parameter files mean what they mean in PECOS; a file replaces the flags.
+        # PECOS's parameter files mean what they mean in PECOS.
         ([], {}, Reading(128)),
-        (["--long-texts", "mean"], {}, Reading(128)),
+        (["--long-texts", "mean"], {}, Reading(128, 16, "mean")),
         ([], {"long_texts": "mean", "max_windows": 3}, Reading(128, 3, "mean")),
     ],
 )
@@ -168,8 +169,8 @@ def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
         path = tmp_path / "params.json"
         path.write_text(json.dumps({"pred_params": {"matcher_params_chain": inside}}))
         flags = ["--params-path", str(path), *flags]
-    assert train._recipe(train_flags.parser().parse_args(flags)).reading == expected
+    assert train._recipe(train_flags.parser().parse_args(flags, GivenFlags())).reading == expected
 
 
 def test_no_windows_are_refused():
-    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"]))
+    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"], GivenFlags()))

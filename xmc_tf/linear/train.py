@@ -153,7 +153,7 @@ def _add_data_flags(data: argparse._ArgumentGroup) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train and save a model."""
-    arguments = parser().parse_args(argv)
+    arguments = parser().parse_args(argv, cli.GivenFlags())
     if arguments.generate_params_skeleton:
         print(linear_skeleton())
         return
@@ -324,20 +324,23 @@ def _require(arguments: argparse.Namespace) -> None:
         )
 
 
-def _options(arguments: argparse.Namespace) -> LinearOptions:
-    """Return the options. Each block comes from the parameter file if it has the block, or else from the flags."""
+def _options(arguments: cli.GivenFlags) -> LinearOptions:
+    """Return the options. A block of the parameter file replaces the defaults of flags, but no flag that is given."""
     classes: dict[str, Any] = {
         "train_params": RankerParams,
         "pred_params": RankerPredParams,
         "indexer_params": HierarchicalKMeansParams,
         "tfidf_params": TfidfParams,
     }
-    from_file: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
+    from_file: dict[str, Any] = {}
+    if arguments.params_path:
+        from_file = load_blocks(arguments.params_path, vars(arguments.only_given()), **classes)
     blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
-    if not from_file.get("indexer_params"):
+    if not from_file.get("indexer_params") or "trees" in arguments.given:
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
     # The file sets for each level what the flags set for all levels.
-    prediction = PredictionOptions() if from_file.get("pred_params") else options_of_flags(arguments, *SEARCH)
+    search = arguments.given.intersection(SEARCH) if from_file.get("pred_params") else SEARCH
+    prediction = options_of_flags(arguments, *search)
     # PECOS's scripts get PECOS's scores by default; with --effort, probabilities are learned by default.
     probabilities, label_names = arguments.probabilities, arguments.label_names
     if arguments.effort is None:

@@ -102,14 +102,15 @@ def encoder_params_of_effort(
 
 
 def several_trees(
-    tree: HierarchicalKMeansParams, count: int
+    tree: HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...], count: int
 ) -> HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]:
-    """Return the parameters of ``count`` trees of the same shape, with successive seeds."""
+    """Return the parameters of ``count`` trees of the shape of the (first) tree, with successive seeds."""
     if not 1 <= count <= MOST_TREES:
         wanted = f"a whole number from 1 to {MOST_TREES}"
         raise InputError("--trees is out of range", expected=wanted, received=str(count))
-    trees = tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
-    return trees if count > 1 else tree
+    first = tree[0] if isinstance(tree, tuple) else tree
+    trees = tuple(dataclasses.replace(first, seed=first.seed + number) for number in range(count))
+    return trees if count > 1 else first
 
 
 def _tree(first: HierarchicalKMeansParams, number: int, nr_labels: int) -> HierarchicalKMeansParams:

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
@@ -15,6 +15,7 @@ from xmc_tf.params.values import MisfitError
 
 _LOG = logging.getLogger("xmc_tf.params")
 P = TypeVar("P", bound=Params)
+T = TypeVar("T")
 _METAVARS = {bool: "true/false", int: "INT", float: "NUMBER"}
 
 SHORT = {
@@ -24,7 +25,7 @@ SHORT = {
     "max_pred_chunk": "-B", "threads": "-n",
 }  # fmt: skip
 """Short spellings, as in PECOS. The long spelling of a flag is its name."""
-_LONG = {"neg_mining_chain": "negative_sampling"}  # parameter → PECOS's flag
+LONG = {"neg_mining_chain": "negative_sampling"}  # parameter → PECOS's flag
 
 
 def truth(text: str) -> bool:
@@ -59,7 +60,7 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     "only_labels": {**_FILE, "help": "predict only these labels: names or numbers (from 0), one per line"},
     "generate_params_skeleton": {**_SWITCH, "help": "print a parameter file with all defaults"},
-    "params_path": {"metavar": "JSON", "help": "parameter file; its values replace those of the flags"},
+    "params_path": {"metavar": "JSON", "help": "parameter file; flags that are given replace its values"},
     "labels": {
         **_FILE, "help": "label names, one per line in the order of the label columns, followed by alternative names "
         "after tabs",
@@ -132,7 +133,7 @@ def add_flags(
         also: Iterable[str] = options.pop("also", ())
         if text := options.pop("default_text", ""):
             options["help"] += f" (default: {text})"
-        long = _LONG.get(name, name)
+        long = LONG.get(name, name)
         short = [SHORT[long]] if long in SHORT else []
         to.add_argument(*short, f"--{long.replace('_', '-')}", *also, dest=name, **options)
 
@@ -150,22 +151,46 @@ def _flags_of(cls: type[Params]) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
+def from_arguments(cls: type[P], arguments: argparse.Namespace) -> P:
     """Create parameters from flags. A flag that several blocks share (``threads``) applies to all, as in PECOS."""
-    values = dict(given)
-    for name, shape in shapes(cls).items():
-        if name in values:
-            continue
-        if issubclass(shape.type, Params):
-            values[name] = from_arguments(shape.type, arguments)
-        elif getattr(arguments, name, None) is not None:
-            values[name] = getattr(arguments, name)
+    return override(cls(), {name: value for name, value in vars(arguments).items() if value is not None})
+
+
+def override(params: T, flags: Mapping[str, Any]) -> T:
+    """Return parameters, or a list of them, with the values of flags in all blocks that have these parameters."""
     try:
-        return cls(**values)
+        return _override(params, flags)
     except MisfitError as misfit:
         flag = f"--{misfit.key.replace('_', '-')}"
         fault = f"{f'{SHORT[misfit.key]} ({flag})' if misfit.key in SHORT else flag} {misfit.fault}"
         raise InputError(fault, expected=misfit.expected, received=misfit.received, fix=misfit.fix) from None
+
+
+def _override(params: Any, flags: Mapping[str, Any]) -> Any:
+    if isinstance(params, tuple):
+        # Trees with the same seed would be the same tree.
+        return tuple(
+            _override(one, {**flags, "seed": flags["seed"] + i} if "seed" in flags else flags)
+            for i, one in enumerate(params)
+        )
+    changes = {name: flags[name] for name in shapes(type(params)) if name in flags}
+    for name, shape in shapes(type(params)).items():
+        if issubclass(shape.type, Params):
+            changes[name] = _override(getattr(params, name), flags)
+    return dataclasses.replace(params, **changes)
+
+
+def differing(cls: type[Params], content: Any, flags: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the flag and the value of each parameter of a file that differs from the flag."""
+    entries = content if isinstance(content, list) else [content or {}]
+    for i, entry in enumerate(entries):
+        for name, shape in shapes(cls).items():
+            # -k sets the number of labels of the last level, and -b that of nodes of the levels above.
+            flag = "beam_size" if name == "only_topk" and i + 1 < len(entries) else name
+            if issubclass(shape.type, Params):
+                yield from differing(shape.type, entry.get(name), flags)
+            elif flag in flags and name in entry and entry[name] != flags[flag]:
+                yield flag, entry[name]
 
 
 _BATCHES = "batches are made by TensorFlow's own threads"

@@ -155,7 +155,7 @@ class Recipe:
     pred_params: XTransformerPredParams = field(default_factory=XTransformerPredParams)  # defaults for prediction
     tfidf: TfidfParams | None = None  # None: features are given, or the rankers use only embeddings
     prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  frozen; overrides pred_params
-    steps_scale: tuple[float, ...] = ()  # factors of the training steps, one per level; empty for 1
+    steps_scale: tuple[float, ...] = ()  # factors of the training steps: one per level, or for all
     seed: int = 0
     threads: int = -1  # of the linear parts; -1: one per core
     logdir: str | None = None  # folder of TensorBoard's files

@@ -20,11 +20,12 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
     """Return the training and prediction options of each level, including the caller's overrides."""
     levels = deepest_level(tree, recipe.params.max_match_clusters)
     chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
-    scales = recipe.steps_scale or (1.0,) * levels
+    scales = recipe.steps_scale or (1.0,)
+    scales = scales * levels if len(scales) == 1 else scales
     if len(scales) != levels or min(scales) <= 0:
         raise InputError(
             "--steps-scale does not fit the tree",
-            expected=f"a number above 0 for each fine-tuned level, {levels} in total",
+            expected=f"a number above 0 for each fine-tuned level, {levels} in total, or one for all",
             received=" ".join(f"{scale:g}" for scale in scales),
         )
     pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)
@@ -48,6 +49,6 @@ def without_reading(params: MatcherPredParams) -> dict[str, Any]:
 def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
     return dataclasses.replace(
         params,
-        max_steps=round(params.max_steps * scale) if params.max_steps > 0 else params.max_steps,
+        max_steps=max(1, round(params.max_steps * scale)) if params.max_steps > 0 else params.max_steps,
         num_train_epochs=max(1, round(params.num_train_epochs * scale)),
     )
