@@ -3,6 +3,8 @@
 #   docker build -f docker/train-gpu.Dockerfile -t xmc_tf:gpu .
 #   docker run --rm --gpus all --shm-size 8g -v $PWD:/data xmc_tf:gpu horovodrun -np 4 -H localhost:4 python -m xmc_tf.train …
 #
+# The first line of rank 0 names the engine: Horovod, if all ranks have GPUs; else mpi4py, which exchanges through main memory.
+#
 # TensorFlow 2.21 is built for CUDA 12.5 and cuDNN 9. The development image has the compiler and NCCL's headers.
 FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04
 ENV DEBIAN_FRONTEND=noninteractive

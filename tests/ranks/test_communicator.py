@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from xmc_tf.ranks import choosing
+from xmc_tf.ranks import choosing, this_host
 from xmc_tf.ranks.choosing import choose_communicator, how_started
 from xmc_tf.ranks.solo import Solo
 
@@ -35,6 +35,44 @@ def test_the_launcher_decides_the_communicator(environment, kind, reason):
     assert reason in why
 
 
+HOROVODRUN = {"OMPI_MCA_orte_tag_output": "1", "NCCL_SOCKET_IFNAME": "lo"}  # as test_communicator of distributed shows
+
+
+@pytest.mark.parametrize(
+    ("environment", "gpus", "nccl", "others", "chosen", "why"),
+    [
+        (HOROVODRUN, ["nvidia0", "nvidia1"], True, [""], "horovod", "all ranks have GPUs, and Horovod has NCCL"),
+        (HOROVODRUN, ["nvidia0"], False, ["no NCCL in Horovod"], "mpi", "there is no NCCL in Horovod"),
+        (HOROVODRUN, ["nvidia0"], None, ["no Horovod"], "mpi", "there is no Horovod"),
+        (HOROVODRUN, ["nvidiactl", "nvidia-uvm", "null"], True, ["no GPU"], "mpi", "there is no GPU"),
+        # One answer on all ranks: they would wait for each other otherwise.
+        (HOROVODRUN, ["nvidia0"], True, ["no GPU"], "mpi", "there is no GPU (rank 1)"),
+        (HOROVODRUN, [], True, [""], "mpi", "there is no GPU (rank 0)"),
+        ({**HOROVODRUN, "CUDA_VISIBLE_DEVICES": ""}, ["nvidia0"], True, ["no GPU"], "mpi", "there is no GPU"),
+        ({**HOROVODRUN, "CUDA_VISIBLE_DEVICES": "-1"}, ["nvidia0"], True, ["no GPU"], "mpi", "there is no GPU"),
+        ({**HOROVODRUN, "CUDA_VISIBLE_DEVICES": "GPU-8a,1"}, ["nvidia0"], True, [""], "horovod", "Horovod has NCCL"),
+        ({**HOROVODRUN, "XMC_TF_COMMUNICATOR": "mpi"}, ["nvidia0"], True, [""], "mpi", "reason"),
+        ({}, ["nvidia0"], True, [""], "mpi", "reason"),  # mpiexec
+    ],
+)
+def test_under_horovodrun_over_mpi_gpus_use_horovod(
+    monkeypatch, tmp_path, environment, gpus, nccl, others, chosen, why
+):
+    for gpu in gpus:
+        (tmp_path / gpu).touch()
+    monkeypatch.setattr(this_host, "DEVICES", tmp_path)
+    for variable in (*HOROVODRUN, "CUDA_VISIBLE_DEVICES", "XMC_TF_COMMUNICATOR"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    world = SimpleNamespace(allgather=lambda own: [own, *others])
+    horovod = SimpleNamespace(HorovodCommunicator=lambda: "horovod", hvd=SimpleNamespace(nccl_built=lambda: nccl))
+    monkeypatch.setitem(sys.modules, "xmc_tf.ranks.mpi_backend", SimpleNamespace(MpiCommunicator=lambda: world))
+    monkeypatch.setitem(sys.modules, "xmc_tf.ranks.horovod_backend", None if nccl is None else horovod)
+    found, reason = choosing._backend("mpi", "reason")
+    assert ("horovod" if found == "horovod" else "mpi", reason.endswith(why)) == (chosen, True), reason
+
+
 def test_an_unknown_communicator_is_refused():
     refused(r"solo, horovod or mpi[^$]*'nccl'", how_started, {"XMC_TF_COMMUNICATOR": "nccl"})
 
@@ -57,10 +95,11 @@ _WAITS = """
 import os, sys, threading, types
 from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.ranks import choosing
+from xmc_tf.ranks import choosing, this_host
 os.environ |= LaunchPlan(Hosts([Host("localhost", 2)]), "mpi", [], timeout_s=float(sys.argv[1])).environment()
 backend = types.ModuleType("xmc_tf.ranks.mpi_backend")
-backend.MpiCommunicator = lambda: threading.Event().wait(float(sys.argv[2]))
+world = types.SimpleNamespace(allgather=lambda own: [own])
+backend.MpiCommunicator = lambda: threading.Event().wait(float(sys.argv[2])) or world
 sys.modules["xmc_tf.ranks.mpi_backend"] = backend
 choosing._backend("mpi", "")
 threading.Event().wait(0.5)

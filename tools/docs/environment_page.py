@@ -10,7 +10,8 @@ VARIABLES: dict[str, dict[str, str]] = {
         "XMC_TF_CHATTER": "any value: show the start-up messages of TensorFlow, transformers and the hub's client, "
         "which are hidden by default",
         "XMC_TF_COMMUNICATOR": "how ranks communicate, in training steps too: solo, horovod or mpi (default: horovod "
-        "under horovodrun over Gloo, mpi under mpiexec, srun and horovodrun over MPI)",
+        "under horovodrun over Gloo, and over MPI if all ranks have GPUs and Horovod has NCCL; otherwise mpi under "
+        "horovodrun over MPI, mpiexec and srun)",
         "XMC_TF_CONNECT_TIMEOUT": "maximum seconds in which a rank must reach the others, after which it is ended; set "
         "by xmc-tf launch to four times --timeout",
         "XMC_TF_STALL_TIMEOUT": "maximum seconds without progress in one collective, after which the run is aborted; "

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli, launcher, run_records
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.this_host import has_gpu
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ _LAUNCHERS: tuple[tuple[Kind, str, str], ...] = (
     ("mpi", "PMI_RANK", "PMI_SIZE"),
     ("mpi", "PMIX_RANK", "PMIX_SIZE"),
 )
+_NOT_BY_HOROVODRUN = "started by mpiexec, or told to use mpi4py"
+# Both are set on all ranks by ``horovodrun`` over MPI, which labels the ranks' output and chooses the network.
+_HOROVODRUN_OVER_MPI = {"OMPI_MCA_orte_tag_output", "NCCL_SOCKET_IFNAME"}
 
 
 def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
@@ -50,14 +54,15 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 def choose_communicator() -> Communicator:
     """Return this process's communicator. All ranks must make the first call; later calls return the same object.
 
-    Processes started by ``horovodrun`` over Gloo use Horovod. Those started by ``mpiexec``, ``srun`` or ``horovodrun
-    --mpi`` use mpi4py. All others run alone. ``$XMC_TF_COMMUNICATOR`` overrides this. Afterwards, all ranks end if one
-    has an error, if their launcher ends, or if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
+    Processes started by ``horovodrun`` over Gloo use Horovod; so do those started by ``horovodrun`` over MPI, if all of
+    them have GPUs and Horovod has NCCL. Others started by MPI (``mpiexec``, ``srun``) use mpi4py. All others run alone.
+    ``$XMC_TF_COMMUNICATOR`` overrides this. Afterwards, all ranks end if one has an error, if their launcher ends, or
+    if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
     """
     launcher.end_with_launcher()
     run_records.start()
     kind, reason = how_started(os.environ)
-    communicator = _backend(kind, reason)
+    communicator, reason = _backend(kind, reason)
     # Most runs have a single process, which is not worth a line.
     level = logging.INFO if communicator.rank == 0 and communicator.size > 1 else logging.DEBUG
     log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
@@ -70,24 +75,24 @@ def choose_communicator() -> Communicator:
     return communicator
 
 
-def _backend(kind: Kind, reason: str) -> Communicator:
+def _backend(kind: Kind, reason: str) -> tuple[Communicator, str]:
     if kind == "solo":
         from xmc_tf.ranks.solo import Solo
 
-        return Solo()
+        return Solo(), reason
     # MPI and Horovod would wait forever, without running Python code, if a stranger connects to one of their ports.
     signal.setitimer(signal.ITIMER_REAL, float(os.environ.get(CONNECT_TIMEOUT) or 0))
     try:
         if kind == "mpi":
             from xmc_tf.ranks.mpi_backend import MpiCommunicator
 
-            return MpiCommunicator()
+            return _with_nccl(MpiCommunicator(), reason)
         from xmc_tf.ranks.stalls.settings import outlast_stalls
 
         outlast_stalls(os.environ)
         from xmc_tf.ranks.horovod_backend import HorovodCommunicator
 
-        return HorovodCommunicator()
+        return HorovodCommunicator(), reason
     except ImportError as error:
         # As single processes, all ranks would train the whole model and overwrite each other's files.
         package, extra = ("mpi4py", "mpi") if kind == "mpi" else ("Horovod with its TensorFlow part", "distributed")
@@ -99,6 +104,35 @@ def _backend(kind: Kind, reason: str) -> Communicator:
         ) from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _with_nccl(world: Communicator, reason: str) -> tuple[Communicator, str]:
+    """Return Horovod's communicator if all ranks could use NCCL, else the one of MPI. All ranks must call it.
+
+    Ranks agree over mpi4py, which must be loaded first (see ``mpi.py``), and is not used any more beside Horovod.
+    """
+    obstacles = world.allgather(_obstacle_to_nccl())
+    if _NOT_BY_HOROVODRUN in obstacles:
+        return world, reason
+    if found := sorted(set(filter(None, obstacles))):
+        ranks = "" if all(obstacles) else f" (rank {next(r for r, one in enumerate(obstacles) if one)})"
+        return world, f"{reason}, by horovodrun; not Horovod, because there is {' or '.join(found)}{ranks}"
+    from xmc_tf.ranks.horovod_backend import HorovodCommunicator
+
+    return HorovodCommunicator(), f"{reason}, by horovodrun; all ranks have GPUs, and Horovod has NCCL"
+
+
+def _obstacle_to_nccl() -> str:
+    """Return what prevents this rank from using Horovod with NCCL: "" if nothing does."""
+    if not os.environ.keys() >= _HOROVODRUN_OVER_MPI or "XMC_TF_COMMUNICATOR" in os.environ:
+        return _NOT_BY_HOROVODRUN
+    if not has_gpu(os.environ):
+        return "no GPU"
+    try:
+        from xmc_tf.ranks.horovod_backend import hvd
+    except ImportError:
+        return "no Horovod"
+    return "" if hvd.nccl_built() else "no NCCL in Horovod"
 
 
 def _abort_all_on_failure(communicator: Communicator) -> None:

@@ -3,7 +3,7 @@ import socket
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class Communicator(ABC):
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order.
     """
+
+    uses_mpi4py: ClassVar[bool] = False
 
     # local_rank: the number of this process among the ranks on its host, from 0
     def __init__(self, rank: int, size: int, local_rank: int) -> None:

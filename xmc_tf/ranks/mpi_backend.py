@@ -13,6 +13,8 @@ _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 class MpiCommunicator(Communicator):
     """A communicator over MPI that uses mpi4py and does not need TensorFlow."""
 
+    uses_mpi4py = True
+
     def __init__(self) -> None:
         # A duplicate, so that messages are never mixed up with those of Horovod or of the user's code.
         self._world = MPI.COMM_WORLD.Dup()

@@ -1,9 +1,12 @@
 import contextlib
 import platform
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+
+DEVICES = Path("/dev")
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
@@ -27,3 +30,9 @@ def appears(file: Path, content: str, patience_s: float) -> bool:
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
+
+
+def has_gpu(environment: Mapping[str, str]) -> bool:
+    """Return whether a process sees a GPU of NVIDIA, without loading CUDA, which would reserve memory of each GPU."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "0").strip()
+    return re.match(r"\d|GPU-|MIG-", visible) is not None and any(DEVICES.glob("nvidia[0-9]*"))

@@ -2,16 +2,26 @@
 
 import json
 import logging
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.operations import engine, start_engine
+from xmc_tf.ranks import this_host
 from xmc_tf.ranks.choosing import choose_communicator
 
 logging.basicConfig(level=logging.INFO)
+if "gpus" in sys.argv:  # as if each host had one, and Horovod NCCL
+    this_host.DEVICES = Path(sys.argv[2])
+    (this_host.DEVICES / "nvidia0").touch()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    from horovod.common.basics import HorovodBasics
+
+    HorovodBasics.nccl_built = lambda _: 1
 world = choose_communicator()
 start_engine(world)
 rank, size = world.rank, world.size

@@ -32,7 +32,7 @@ class MpiEngine:
         if self.rank == 0 and tf.config.list_physical_devices("GPU"):
             log.warning(
                 "training steps exchange through main memory (%s); GPUs exchange faster through Horovod with NCCL: use "
-                "horovodrun, or set XMC_TF_COMMUNICATOR=horovod",
+                "horovodrun, or mpiexec -x XMC_TF_COMMUNICATOR=horovod, where Horovod was compiled with NCCL",
                 self,
             )
 

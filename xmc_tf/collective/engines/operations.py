@@ -1,4 +1,3 @@
-import os
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
@@ -8,7 +7,7 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_order
 from xmc_tf.common.errors import InputError
-from xmc_tf.ranks.choosing import choose_communicator, how_started
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.marks import MARKS
 
@@ -24,8 +23,7 @@ Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 @cache
 def engine() -> Engine:
     """Return this process's engine. All ranks must make the first call."""
-    choose_communicator()  # reports what is missing
-    if how_started(os.environ)[0] == "mpi":
+    if choose_communicator().uses_mpi4py:  # it reports what is missing
         from xmc_tf.collective.engines.mpi_engine import MpiEngine
 
         return MpiEngine()
