@@ -14,6 +14,7 @@ import pytest
 
 from tests.test_layers import COMMAND_LINES
 from xmc_tf.__main__ import COMMANDS, MODULES, main
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders import locks as folder_locks
 from xmc_tf.common.process import cli, invocation, startup
 
@@ -138,6 +139,36 @@ def test_an_unknown_command_gets_a_suggestion(typed, suggested, capsys):
     assert err.startswith("error: xmc-tf has no command ")
     assert f"\n  fix: {suggested}\n" in err
     assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("train d.csv -m m --frobnicate 2", "--frobnicate 2\n"),  # nothing is near
+        ("train d.csv -m m --num-train-epoches 2", "(did you mean --num-train-epochs?)"),
+        ("train d.csv -m m --label_colum x", "(did you mean --label-column?)"),
+        ("train d.csv -m m --repotr x", "(did you mean --report?)"),
+        # Flags of parallel-BERT.
+        ("train d.csv -m m --epoch 3", "--epoch 3 (in xmc_tf: --num-train-epochs)"),
+        ("train d.csv -m m -e 3", "-e 3 (in xmc_tf: --num-train-epochs)"),
+        ("train d.csv -m m -l topic", "-l topic (in xmc_tf: --label-column)"),
+        ("train d.csv -m m --label topic", "(in xmc_tf: --label-column)"),
+        ("train d.csv -m m --text body", "(in xmc_tf: --text-column)"),
+        ("train d.csv -m m --logfile f", "(in xmc_tf: 2> FILE)"),
+        ("train d.csv -m m --here_gpus 2", "(in xmc_tf: xmc-tf launch --np)"),
+        ("train d.csv -m m -t body", "name the column of the texts with --text-column"),
+        ("train d.csv -m m -f log", "2> FILE (-f is --label-feat-path)"),
+        ("launch --here_gpus 2 train.py", "(in xmc_tf: --np)"),
+        ("launch --other_gpus 2 train.py", "(in xmc_tf: --hosts FILE or --nodes)"),
+        ("launch --no_python ./train.sh", "(in xmc_tf: leave it out, any program is run)"),
+        ("launch --node_rank 1 train.py", "(did you mean --node-rank?)"),
+        ("launch --master_addr one train.py", "(did you mean --master-addr?)"),
+    ],
+)
+def test_flags_that_do_not_exist_lead_to_near_ones_and_to_those_of_other_projects(typed, said, capsys):
+    with pytest.raises((SystemExit, InputError)) as ended:
+        main(typed.split())
+    assert said in f"{ended.value}{capsys.readouterr().err}"
 
 
 def test_flags_reach_the_command_and_errors_name_it(capsys):

@@ -42,6 +42,12 @@ def waiting_pids(folder, size=2):
     return dict(found)
 
 
+def test_any_program_runs_as_under_horovodrun():
+    run = launched("echo", "-m", "hello")
+    assert run.returncode == 0, run.describe()
+    assert sorted(re.findall(r"\[\d\] .*hello", run.ranks[0].output)) == ["[0] -m hello", "[1] -m hello"]
+
+
 @pytest.mark.parametrize("controller", [gloo(), "mpi"])
 def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(controller):
     environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if "NUM_" not in k or "THREADS" not in k}

@@ -68,7 +68,7 @@ def test_the_end_of_a_rank_is_described():
     [
         (["--np", "2"], "nothing to run"),
         (["--np", "0", "-m", "x"], "--np"),
-        (["--np", "2", "nowhere.py"], "no such script: nowhere.py"),
+        (["--np", "2", "nowhere.py"], "no such script or program: nowhere.py"),
         (["--np", "2", "xmc_tf.check"], "use -m xmc_tf.check"),
         (["--np", "2", "--threads", "0", "-m", "x"], "--threads"),
         (["--np", "2", "--stall-timeout", "0", "-m", "x"], "--stall-timeout"),

@@ -1,6 +1,9 @@
 """Tests of the plan: the choice of hosts and GPUs, and ``--dry-run`` for the examples of other projects."""
 
 import json
+import logging
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +12,7 @@ from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch.engines import mpiexec_command
 from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import Host, Hosts
-from xmc_tf.launch.options import choose_hosts, inputs_of, parser, shared_folder_of
+from xmc_tf.launch.options import choose_hosts, choose_program, inputs_of, parser, shared_folder_of
 from xmc_tf.launch.rank_proxy import split_command
 
 THREE_GPUS = [Gpu("2", 0.0, 0.0), Gpu("0", 0.1, 0.0), Gpu("1", 0.9, 0.9)]
@@ -55,11 +58,34 @@ def test_parallel_berts_file_of_three_hosts(capsys, monkeypatch, script, tmp_pat
     ]
 
 
-def test_a_file_that_leaves_out_this_host_means_all_of_its_gpus(tmp_path):
+def test_a_file_that_leaves_out_this_host_means_all_of_its_gpus(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     (tmp_path / "hosts.json").write_text('{"foo.bar.com": 4}')
     args = parser().parse_args(["--hosts", str(tmp_path / "hosts.json"), "-m", "x"])
     assert choose_hosts(args, {}, THREE_GPUS).as_flag() == "localhost:3,foo.bar.com:4"
     assert choose_hosts(args, {}, []).as_flag() == "foo.bar.com:4"
+    assert [record.message.partition("hosts.json ")[2] for record in caplog.records] == [
+        "leaves this host out: its 3 visible GPUs take the first ranks (--hostfile uses only the hosts listed)",
+        "leaves this host out: it has no visible GPU, so no ranks (--hostfile uses only the hosts listed)",
+    ]
+
+
+def test_programs_are_scripts_of_python_or_anything_that_can_be_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, mode in {"train.py": 0o755, "run.sh": 0o755, "plain": 0o644}.items():
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    python = sys.executable
+    for words, program in {
+        "train.py -m model": [python, "train.py", "-m", "model"],
+        "plain x": [python, "plain", "x"],
+        "./run.sh --np 3": ["./run.sh", "--np", "3"],
+        "/bin/echo hello": ["/bin/echo", "hello"],
+        "sh -c true": ["sh", "-c", "true"],
+        f"{Path(python).name} -m xmc_tf.train": [Path(python).name, "-m", "xmc_tf.train"],  # beside the interpreter
+        "-m xmc_tf.train": [python, "-m", "xmc_tf.train"],
+    }.items():
+        assert choose_program(parser().parse_args(["--np", "2", *words.split()])) == program
 
 
 def test_deeprecs_one_process_per_visible_gpu(capsys, monkeypatch, script):
@@ -155,6 +181,10 @@ def test_inputs_and_the_shared_folder_are_found_among_the_arguments(tmp_path, mo
     program[-3] = "new/folder/model"
     assert shared_folder_of(args, program) == str(tmp_path)
     assert shared_folder_of(args, ["python", "train.py"]) == str(tmp_path)
+    (tmp_path / "train.py").touch()
+    for program in (["python", "train.py", "-o", "runs/model", "X.txt"], ["./train.py", "-o", "runs/model", "X.txt"]):
+        assert inputs_of(program)[-1:] == ["X.txt"]
+        assert shared_folder_of(args, program) == str(tmp_path / "runs")
 
 
 @pytest.mark.parametrize(

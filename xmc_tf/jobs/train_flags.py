@@ -81,6 +81,12 @@ USUAL_FLAGS = UsualFlags(
 )
 
 
+# Flags of parallel-BERT.
+_EQUIVALENTS = {
+    "-e": "--num-train-epochs", "--epoch": "--num-train-epochs", "--epochs": "--num-train-epochs",
+    "-l": "--label-column", "--label": "--label-column", "--text": "--text-column", "--logfile": "2> FILE",
+    "--here_gpus": "xmc-tf launch --np",
+}  # fmt: skip
 _DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree; train rankers on features and embeddings.
 
 From a table with text and label columns. Settings are chosen on held-out rows; the model is evaluated on others.
@@ -101,6 +107,10 @@ FILE_FLAGS = {
     "text_path": "-t", "feat_path": "-x", "label_path": "-y", "tst_text_path": "-tt", "tst_feat_path": "-xt",
     "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary", "label_feat_path": "--label-feat-path",
 }  # fmt: skip
+_FOR_TABLES = {
+    "-t": "name the column of the texts with --text-column", "--vocabulary": "give the vocabulary as --names-file",
+    "--label-feat-path": "write the log to a file with 2> FILE (-f is --label-feat-path)",
+}  # fmt: skip
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
     "table", "model_folder", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
@@ -116,6 +126,7 @@ def parser() -> argparse.ArgumentParser:
         "xmc_tf.train",
         _DESCRIPTION,
         usual=USUAL_FLAGS,
+        equivalents=_EQUIVALENTS,
         usage="%(prog)s TABLE -m MODEL [options]\n       %(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
     )
     _add_files(out)
@@ -184,7 +195,7 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
     )  # fmt: skip
     add("--only-encoder", **_SWITCH, help="do not train rankers")
     add_flags(group, "max_match_clusters", of=XTransformerParams)
-    said = "factors by which to multiply the number of training steps, one per level"
+    said = "factors by which to multiply the number of training steps: one for all levels, or one per level"
     add("--steps-scale", nargs="+", type=float, metavar="NUMBER", help=said)
     add_flags(group, "truncate_length", "long_texts", "max_windows", of=MatcherPredParams)
     names = ["negative_sampling", *(field.name for field in dataclasses.fields(MatcherParams))]
@@ -221,7 +232,7 @@ def _add_table(out: argparse.ArgumentParser) -> None:
         help="target time for the whole training on two cores; if the estimate exceeds it, fewer settings are compared "
         "and the effort is lowered (the training is not stopped)",
     )  # fmt: skip
-    add("--preponly", action="store_true", help="only prepare the data set of the table, without training")
+    add("-p", "--preponly", action="store_true", help="only prepare the data set of the table, without training")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
     add_flags(group, keep_training_data={"default": None, "default_text": "true for up to 20 MB"})
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
@@ -254,9 +265,7 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
     if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
         raise InputError(
             f"a table and {', '.join(found)} are mutually exclusive", expected="texts and labels from one source",
-            fix="give the vocabulary as --names-file"
-            if found == ["--vocabulary"]
-            else f"leave out {', '.join(found)}, or the table",
+            fix=_FOR_TABLES.get(" ".join(found), f"leave out {', '.join(found)}, or the table"),
         )  # fmt: skip
     of_tables = {**_table_flags(), "data_set": "--data-set"}
     found = [flag for name, flag in of_tables.items() if name in arguments.given]

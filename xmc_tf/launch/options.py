@@ -1,7 +1,9 @@
 """The launcher's options, and the hosts and program that they select."""
 
 import argparse
+import logging
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,10 +23,11 @@ from xmc_tf.launch.hosts import (
     read_json_hosts,
 )
 
+_LOG = logging.getLogger(__name__)
 _RANKS_PER_CORE, _LEAST_LIMIT = 4, 64  # more ranks would wait for each other, or exhaust the memory
 _OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path", "--result-folder")
 DEFAULT_PORT = 29500
-_DESCRIPTION = """Run a Python module or script on several ranks, on this machine or on several hosts.
+_DESCRIPTION = """Run a Python module, script or other program on several ranks, on this machine or on several hosts.
 
 On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name several hosts with --hosts, --hostfile
 or -H; in jobs of Slurm and of Kubernetes' MPI operator, they are found automatically. They are reached over ssh.
@@ -55,6 +58,11 @@ def parser() -> argparse.ArgumentParser:
         _DESCRIPTION,
         usage="%(prog)s [--np N | hosts] [options] (-m MODULE | SCRIPT) [argument ...]",
         epilog=_EXAMPLES,
+        equivalents={
+            "--here_gpus": "--np",
+            "--other_gpus": "--hosts FILE or --nodes",
+            "--no_python": "leave it out, any program is run",
+        },
         allow_abbrev=False,
     )
     _add_hosts(parser)
@@ -65,7 +73,10 @@ def parser() -> argparse.ArgumentParser:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="module to run, as with python -m"
     )
     what.add_argument(
-        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="script to run; or -- and arguments of xmc_tf.train"
+        "script",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="Python script or any other program to run; or -- and arguments of xmc_tf.train",
     )
     return parser
 
@@ -175,9 +186,13 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
             fix = "start fewer ranks; each rank uses several threads (--threads)"
             raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
         return Hosts([Host(THIS_HOST, min(slots, args.max_np or slots))], "this host")
-    if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
+    if args.hosts is not None and not any(is_here(host.name) for host in hosts):
         # As in parallel-BERT: if the file leaves out this host, all of its GPUs are used.
-        hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
+        if gpus:
+            hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
+        used = f"its {len(gpus)} visible GPUs take the first ranks" if gpus else "it has no visible GPU, so no ranks"
+        level = logging.DEBUG if args.quiet else logging.INFO
+        _LOG.log(level, "%s leaves this host out: %s (--hostfile uses only the hosts listed)", hosts.source, used)
     if args.np is not None and args.np > hosts.size:
         expected, fix = f"at most {hosts.size}, the slots of {hosts.source}", "lower --np, or list more slots"
         raise InputError("--np is out of range", expected=expected, received=str(args.np), fix=fix)
@@ -199,15 +214,20 @@ def choose_program(args: argparse.Namespace) -> list[str]:
         raise InputError("nothing to run", expected="-m MODULE or SCRIPT after the options", fix="see --help")
     if after_dashes and script[0].startswith("-"):
         return [sys.executable, "-m", "xmc_tf.train", *script]
+    is_python = script[0].endswith(".py")
+    # Programs beside the interpreter are found as the ranks will find them.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    if not is_python and shutil.which(script[0], path=path):
+        return script
     if not Path(script[0]).is_file():
-        hint = f"use -m {script[0]} for a module" if not script[0].endswith(".py") else "check the name"
-        raise InputError(f"no such script: {script[0]}", fix=hint)
+        hint = "check the name" if is_python else f"use -m {script[0]} for a module"
+        raise InputError(f"no such script or program: {script[0]}", fix=hint)
     return [sys.executable, *script]
 
 
 def inputs_of(program: Sequence[str]) -> list[str]:
     """Return the program's arguments that are existing files or folders, which all hosts need."""
-    outputs = {program[at + 1] for at, word in enumerate(program[3:-1], 3) if word in _OUTPUTS}
+    outputs = {program[at + 1] for at in _flags_of_outputs(program)}
     words = [word for word in program[1:] if word not in outputs and not word.startswith("-")]
     return [word for word in dict.fromkeys(words) if word not in (".", "..", "/") and Path(word).exists()]
 
@@ -220,10 +240,14 @@ def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
                 f"--shared-folder: {args.shared_folder} is not a folder", fix="create it, or name another one"
             )
         return str(Path(args.shared_folder).resolve())
-    for at, word in enumerate(program[3:-1], 3):
-        if word in _OUTPUTS:
-            folder = Path(program[at + 1]).resolve().parent
-            while not folder.is_dir():
-                folder = folder.parent
-            return str(folder)
+    for at in _flags_of_outputs(program):
+        folder = Path(program[at + 1]).resolve().parent
+        while not folder.is_dir():
+            folder = folder.parent
+        return str(folder)
     return os.getcwd()
+
+
+def _flags_of_outputs(program: Sequence[str]) -> list[int]:
+    first = 3 if program[1:2] == ["-m"] else 1  # Python's own -m names a module
+    return [at for at, word in enumerate(program[:-1]) if at >= first and word in _OUTPUTS]

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from xmc_tf.common import activity
@@ -18,6 +19,9 @@ from xmc_tf.common.process import launcher, run_records, signals
 from xmc_tf.common.process.extras import missing_package
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import PrintableFormatter, prepare_streams, printable
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+_NEAR = 0.75  # similarity of a flag that is suggested for another one, from 0 to 1
 
 _on_failure: list[Callable[[int], object]] = []
 _on_interrupt: list[Callable[[], str]] = []
@@ -49,11 +53,15 @@ class UsualFlags(NamedTuple):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the most similar flag for a misspelt one. With ``usual``, its help is short."""
+    """A parser that suggests a similar flag for a misspelt one, or the one that has the meaning of another project's
+    flag (``equivalents``). With ``usual``, its help is short.
+    """
 
-    def __init__(self, *, usual: UsualFlags | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, usual: UsualFlags | None = None, equivalents: Mapping[str, str] = _NONE, **options: Any
+    ) -> None:
         super().__init__(**options)
-        self._usual = usual
+        self._usual, self._equivalents = usual, equivalents
         if usual is not None:
             self.add_argument("--help-all", action=_FullHelp, nargs=0, help="show all options and exit")
 
@@ -77,11 +85,15 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         kind, _, rest = message.partition(": ")
-        if kind == "unrecognized arguments" and rest.startswith("-"):
+        if kind in ("unrecognized arguments", "ambiguous option") and rest.startswith("-"):
             wrong = rest.split()[0].partition("=")[0]
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            if similar := difflib.get_close_matches(wrong[:40], flags, n=1):
-                message += f" (did you mean {similar[0]}?)"
+            # The dashes would make short flags alike.
+            flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
+            similar = difflib.get_close_matches(wrong[:40].strip("-").replace("_", "-"), flags, n=1, cutoff=_NEAR)
+            if meant := self._equivalents.get(wrong):
+                message += f" (in xmc_tf: {meant})"
+            elif similar and kind == "unrecognized arguments":
+                message += f" (did you mean {flags[similar[0]]}?)"
         super().error(printable(message, keep="\n"))
 
 
@@ -121,12 +133,13 @@ class GivenFlags(argparse.Namespace):
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
 
 
-def make_parser(
-    module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
-) -> argparse.ArgumentParser:
-    """Return a command's parser, without flags. Its help shows the command as the user typed it."""
+def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
+    """Return a command's parser, without flags. Its help shows the command as the user typed it.
+
+    Options are those of ``ArgumentParser``, and ``usual`` and ``equivalents``: see ``_Parser``.
+    """
     options |= {"description": description, "formatter_class": HelpFormatter}
-    return _Parser(prog=as_called(f"python -m {module}"), usual=usual, **options)
+    return _Parser(prog=as_called(f"python -m {module}"), **options)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
