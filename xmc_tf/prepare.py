@@ -4,12 +4,13 @@ import argparse
 import dataclasses
 import json
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_flags
+from xmc_tf.params import add_flags, with_config
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tables.table_flags import add_table_options, database_of, table_options
@@ -20,6 +21,11 @@ _DESCRIPTION = """Read a table of texts and labels into a data set: one SQLite d
     python -m xmc_tf.prepare data.csv
     python -m xmc_tf.prepare data.csv --text-column title,abstract --label-column keywords --label-separator ";"
     python -m xmc_tf.prepare texts.txt --label-lists labels.txt
+    python -m xmc_tf.prepare config.toml
+
+A configuration has the flags as keys, and the file of the table as the key table (--table is sqlite_table there):
+    table = "data.csv"
+    text_column = ["title", "abstract"]
 
 Tables: CSV and TSV, JSON lines (also .gz), Parquet, SQLite, Annif's TSV files and document folders, PECOS's lines of
 labels and text, a folder of X.trn.txt and Y.trn.npz, and sparse features of the Extreme Classification Repository. What
@@ -40,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Prepare a table, and print a summary of the data set."""
-    arguments = parser().parse_args(argv)
+    flags = parser()
+    arguments = flags.parse_args(with_config(flags, sys.argv[1:] if argv is None else argv))
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)
     output = Path(arguments.output) if arguments.output else database_of(table)

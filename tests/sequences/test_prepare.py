@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
+from xmc_tf.params import load_sequence_params
 from xmc_tf.sequences.data import interactions as reading
 from xmc_tf.sequences.data import preparation
 from xmc_tf.sequences.data.folder import PreparedFolder
@@ -102,6 +103,28 @@ def test_formats_give_the_same(tmp_path, capsys):
     assert found == [{"ann": ["4", "3", "9"], "bob": ["4", "3", "7"]}] * 4
     main([str(tmp_path / "i.*l*"), str(csv), "-o", str(tmp_path / "both"), "--min-item-count", "2"])
     assert "12 interactions of 2 users with 4 items, 6.0 per user" in capsys.readouterr().out
+
+
+def test_a_configuration_has_flags_as_keys(tmp_path, capsys):
+    rows = [(user, item, item) for user in range(5) for item in range(4)]
+    table, config, out = write(tmp_path / "t.csv", rows, "who,what,time"), tmp_path / "c.toml", str(tmp_path / "c")
+    flags = ["--user-column", "who", "--item-column", "what", "--min-user-count", "4", "--json"]
+    main([str(table), "-o", str(tmp_path / "flags"), *flags])
+    expected = capsys.readouterr().out
+    keys = f'user_column = "who"\nitem-column = "what"\nmin_user_count = 4\njson = true\noutput = "{out}"\n'
+    for text in (f'tables = ["{table}"]\n{keys}', f'n_epochs = 3\n[prepare]\n{keys}tables = "{table}"\n'):
+        config.write_text(text)
+        main([str(config)])
+        assert capsys.readouterr().out == expected
+        refused("users with at least 5 interactions", main, [str(config), "--min-user-count", "5"])  # flags win
+    assert load_sequence_params(config).n_epochs == 3  # the same file for the training
+    for line, message in {
+        "min_user_cuont = 4": r'c\.toml: min_user_cuont is not a parameter(.|\n)*did you mean "min_user_count"',
+        "user_column = {a = 1}": "user_column has the wrong type",
+        "user_column = ": r"c\.toml is not TOML",
+    }.items():
+        config.write_text(f"{line}\n")
+        refused(message, main, [str(config)])
 
 
 def test_dates_ratings_and_no_times(tmp_path):

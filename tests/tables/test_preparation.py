@@ -110,6 +110,20 @@ def test_an_interrupted_run_continues(tmp_path, monkeypatch):
     assert dumps[0] == dumps[1]
 
 
+def test_a_configuration_has_flags_as_keys(tmp_path, capsys):
+    table = tmp_path / "data.csv"
+    table.write_text("title,body,topic\n" + "".join(f"title {n},text {n} of many,t{n % 3}\n" for n in range(60)))
+    columns = ["--text-column", "title,body", "--label-column", "topic"]
+    main([str(table), "-o", str(tmp_path / "flags.sqlite"), *columns, "--json"])
+    expected = capsys.readouterr().out
+    (tmp_path / "c.toml").write_text(
+        f'table = "{table}"\noutput = "{tmp_path}/c.sqlite"\n'
+        'text_column = ["title", "body"]\nlabel-column = "topic"\njson = true\n'
+    )
+    main([str(tmp_path / "c.toml")])
+    assert capsys.readouterr().out == expected
+
+
 def test_another_table_does_not_overwrite_a_data_set(tmp_path):
     prepare(_csv(tmp_path), tmp_path / "out.sqlite")
     with pytest.raises(InputError, match=r"the data set of another table, data\.csv"):

@@ -2,6 +2,7 @@
 
 from xmc_tf.params.base import Params, per_level, with_effect
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS
+from xmc_tf.params.config_files import with_config
 from xmc_tf.params.effort import (
     EFFORT_TIMES,
     EFFORTS,

@@ -1,13 +1,11 @@
 """Parameters of sequence models, which TOML files store as one flat list of keys."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params
 from xmc_tf.params.choices import SCHEDULES, WIRES
+from xmc_tf.params.config_files import PREPARE, read_toml
 from xmc_tf.params.values import MisfitError, param_field
 
 SEQUENCE_MODELS = ("bert4rec", "sasrec")
@@ -108,11 +106,8 @@ class SequenceParams(Params):
 
 def load_sequence_params(path: str | Path) -> SequenceParams:
     """Read the parameters of a sequence model from a TOML file; missing keys keep their defaults."""
-    path = existing_file(path, "configuration")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not TOML: {error}", expected="lines such as max_len = 50") from None
+    content = read_toml(path)
+    content.pop(PREPARE, None)  # of xmc-tf sequences prepare
     try:
         return SequenceParams.from_json(content)
     except MisfitError as misfit:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
@@ -10,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_flags, truth
+from xmc_tf.params import add_flags, truth, with_config
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
@@ -21,10 +22,14 @@ _DESCRIPTION = """Read interactions of users with items into a folder of histori
 
     python -m xmc_tf.sequences.prepare interactions.csv -o data
     python -m xmc_tf.sequences.prepare "logs/*.parquet" -o data --user-column customer --min-item-count 5
+    python -m xmc_tf.sequences.prepare configs/bert4rec.toml
 
 Tables can be CSV, TSV, JSON lines, Parquet, or SQLite. Columns without a flag are found by their usual names. Items are
 numbered by frequency, and histories are in the order of time. Memory holds the item names and a part of the tables
-(about 16 MB, or 1/256 of tables of more than 4 GB)."""
+(about 16 MB, or 1/256 of tables of more than 4 GB).
+
+A configuration may have the flags as keys, and the files as the key tables; in a table [prepare], if the same file
+configures the training."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    a = parser().parse_args(argv)
+    flags = parser()
+    a = flags.parse_args(with_config(flags, sys.argv[1:] if argv is None else argv))
     cli.set_verbosity(a.verbose_level)
     paths = _files(a.tables)
     for path in paths:
