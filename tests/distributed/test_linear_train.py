@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 
@@ -66,13 +67,17 @@ def two_trees(corpus, tmp_path_factory):
 
 
 def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
-    more = ["-mwf", "0.3", "-nst", "8"]
+    more = ["-mwf", "0.3", "-nst", "8", "--verbose-level", "3"]
     run = mpiexec(PROGRAM, "0", *flags(corpus, tmp_path / "model", *more), world=3)
     assert contents(tmp_path / "model") == one_process
     assert not work_path(tmp_path / "model").exists()
     # No rank needs TensorFlow.
     assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
     assert len(run.ranks[1].output.splitlines()) == 1
+    # Each rank's share of the rankers is listed, and all of it was solved once.
+    said = re.findall(r"rank (\d) solved (\d+) of (\d+) sub-problems .* and waited [\d.]+ s", run.ranks[0].output)
+    assert [int(rank) for rank, _, _ in said] == [0, 1, 2] * (len(said) // 3)
+    assert sum(int(own) for _, own, _ in said) == sum(int(total) for _, _, total in said[::3]) > 0
 
 
 def test_ranks_of_one_command_train_the_model_of_its_module(features, one_model, tmp_path):

@@ -3,6 +3,7 @@ the number of ranks. A claim is a file that only one thread can create (``O_EXCL
 Unlike messages, files work with every launcher and need no answer from a rank that is busy solving.
 """
 
+import logging
 import math
 import os
 import resource
@@ -30,6 +31,7 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
+_LOG = logging.getLogger(__name__)
 _MAGIC = b"xmc_tf solved 1\n"
 _HEAD_BYTES = len(_MAGIC) + 16
 _LABEL_BYTES, _WEIGHT_BYTES = 16, 8
@@ -268,6 +270,8 @@ def solve_over_ranks(
         unsolved = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
     unsolved = communicator.broadcast(unsolved)
     claims, stop = Claims(work.file(f"claims-{run}"), len(unsolved)), Event()
+    own: list[int] = []  # the sub-problems that this rank has solved
+    begun = time.monotonic()
 
     def solve_until_none_is_left() -> None:
         try:
@@ -280,6 +284,7 @@ def solve_over_ranks(
                     count = int(columns.filled[0])
                     solved.append(columns._replace(labels=columns.labels[:count], indptr=columns.indptr[: count + 1]))
                 write_block(work.blocks / names[unsolved[claimed]], solved)
+                own.append(unsolved[claimed])
         except BaseException:
             stop.set()
             raise
@@ -303,6 +308,7 @@ def solve_over_ranks(
             raise
         finally:
             pool.shutdown()
+        ready = time.monotonic()
         # Check for files instead of waiting in a barrier: MPI waits with a busy core, which other ranks may need.
         pause_s = _FIRST_PAUSE_S
         while outstanding:
@@ -310,6 +316,13 @@ def solve_over_ranks(
             if outstanding:
                 time.sleep(pause_s)
                 pause_s = min(1.3 * pause_s, _LONGEST_PAUSE_S)
+    share = sum(plan[i].work for i in own) / max(1, total)
+    mine = (len(own), share, ready - begun, time.monotonic() - ready)
+    for rank, (count, part, solving_s, waiting_s) in enumerate(communicator.gather(mine)):
+        _LOG.debug(
+            "%s: rank %d solved %d of %d sub-problems (%.0f %% of the work) in %.1f s and waited %.1f s for the others",
+            title, rank, count, len(plan), 100 * part, solving_s, waiting_s,
+        )  # fmt: skip
     communicator.barrier()
 
 
