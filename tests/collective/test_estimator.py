@@ -1,5 +1,7 @@
 """Tests of the estimator on a single process."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -71,6 +73,12 @@ def test_evaluation_uses_all_data_with_any_batch_size(tmp_path):
     np.testing.assert_allclose(results["mae"], np.abs(errors).mean(), rtol=1e-5)
     two = estimator.evaluate(lambda: batches(97, 10), steps=2)
     np.testing.assert_allclose(two["mae"], np.abs(errors[:20]).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(10, ["10/10"]), (25, ["10/10", "10/10", "5/5"])])
+def test_progress_counts_the_steps_that_are_trained(tmp_path, capsys, steps, shown):
+    make_estimator(tmp_path / "a", save_every=1000 if steps == 10 else 10).train(batches, max_steps=steps)
+    assert re.findall(r"^\d+/\d+", capsys.readouterr().out, re.MULTILINE) == shown
 
 
 def test_train_and_evaluate_learns_evaluates_at_checkpoints_and_exports(tmp_path):

@@ -107,7 +107,9 @@ class Estimator:
             return step
         batches = getattr(self.model.optimizer, "batches_per_step", 1)
         data = self._data(input_fn).repeat().skip(step * batches)
-        callbacks = [_StopAtStep(max_steps, (max_steps - step) * batches), *self._callbacks]
+        progress = keras.callbacks.ProgbarLogger()
+        last = _LastEpoch(progress, max_steps, (max_steps - step) * batches)
+        callbacks = [last, progress, *self._callbacks]
         if self.strategy.rank() == 0:
             where = str(self.model_dir / "train")
             callbacks += [keras.callbacks.TensorBoard(where, write_graph=False), TrafficSummaries(where)]
@@ -163,12 +165,15 @@ class Estimator:
         return input_fn().shard(size, rank)
 
 
-class _StopAtStep(keras.callbacks.Callback):
+class _LastEpoch(keras.callbacks.Callback):
     """A callback that ends training at a given step, after at least ``batches`` batches."""
 
-    def __init__(self, max_steps: int, batches: int) -> None:
+    def __init__(self, progress: keras.callbacks.ProgbarLogger, max_steps: int, batches: int) -> None:
         super().__init__()
-        self._max_steps, self._batches = max_steps, batches
+        self._progress, self._max_steps, self._batches = progress, max_steps, batches
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._progress.target = min(self._progress.target, self._batches)  # the last epoch may be shorter
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._batches -= 1
