@@ -66,6 +66,7 @@ VARIABLES: dict[str, dict[str, str]] = {
         "XMC_TF_LAUNCH_NODE": "socket of the node process of this host",
         "XMC_TF_LAUNCH_SOCKET": "socket of the launcher",
         "HOROVOD_CONTROLLER": "gloo for ranks of xmc-tf launch over Gloo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "30 s more than the stall timeout, unless it is set",
         "HOROVOD_CPU_OPERATIONS": "gloo for ranks of xmc-tf launch over Gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "address of the launcher, for ranks of xmc-tf launch over Gloo",
         "NCCL_SOCKET_IFNAME": "network interface of NCCL, for each rank of xmc-tf launch on several hosts",
