@@ -1,6 +1,7 @@
 """Tests of the strategy's scopes and errors; world_fit.py tests training."""
 
 import ast
+import contextlib
 import inspect
 import pydoc
 import re
@@ -85,6 +86,50 @@ def test_ragged_and_masked_ids(strategy):
     assert isinstance(rows, tf.RaggedTensor)
     assert rows.shape == [2, None, 2]
     np.testing.assert_array_equal(layer.compute_mask(tf.constant([[0, 4]])), [[False, True]])
+
+
+@pytest.mark.parametrize("sizes", [("a", 8), (8, "a"), (2.5, 8), (None, 8), (0, 8), (8,)])
+def test_sizes_of_embeddings_that_keras_refuses_are_refused_by_keras(strategy, sizes):
+    with pytest.raises((TypeError, ValueError)) as plain:
+        Embedding(*sizes)
+    with pytest.raises(type(plain.value)) as ours, strategy.embedding_scope(shard_above=0):
+        Embedding(*sizes)
+    assert str(ours.value) == str(plain.value)
+
+
+def test_an_embedding_with_weights_has_them_before_it_is_called(strategy):
+    given = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for weights in (given, [given]):
+        with strategy.embedding_scope(shard_above=0):
+            layer = Embedding(3, 2, weights=weights)
+        assert isinstance(layer, ShardedEmbedding)
+        np.testing.assert_array_equal(layer.embeddings.numpy(), given)
+        np.testing.assert_array_equal(layer(tf.constant([2])), given[2:])
+    assert len(strategy.tables) == 2
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_sparse_ids_and_compiled_lookups_are_those_of_keras(strategy, jit_compile):
+    given = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)
+    plain = Embedding(9, 2, weights=given)
+    with strategy.embedding_scope(shard_above=0):
+        ours = Embedding(9, 2, weights=given)
+    sparse = tf.SparseTensor([[1, 2], [0, 0]], tf.constant([5, 3], tf.int64), [3, 4])  # in no order
+
+    def step(layer, ids):
+        @tf.function(jit_compile=jit_compile)
+        def found(ids):
+            with tf.GradientTape() as tape:
+                rows = layer(ids)
+                loss = tf.reduce_sum(rows * tf.reshape(tf.range(tf.size(rows), dtype=tf.float32), tf.shape(rows)))
+            return rows, tf.convert_to_tensor(tape.gradient(loss, layer.embeddings.value))
+
+        return found(ids)
+
+    for ids in [tf.constant([[5, 3], [3, 0]])] + [sparse] * (not jit_compile):  # XLA has no sparse tensors
+        for mine, theirs in zip(step(ours, ids), step(plain, ids), strict=True):
+            assert mine.shape == theirs.shape
+            np.testing.assert_allclose(mine, theirs, atol=1e-6)
 
 
 @pytest.mark.parametrize("option", ["embeddings_regularizer", "activity_regularizer"])
@@ -172,6 +217,72 @@ def test_the_optimizer_of_a_model_is_still_that_of_the_user(strategy):
     assert (found.name, found.beta_1, found.extra) == ("mine", 0.8, 3)
     with pytest.raises(AttributeError, match="no_such_option"):
         found.no_such_option  # noqa: B018
+
+
+@pytest.fixture
+def mixed_float16():
+    keras.config.set_dtype_policy("mixed_float16")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def trained(strategy, optimizer, *, built=True):
+    """Return a model after two steps, in the strategy or in plain Keras, and its data."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(8, 3)).astype(np.float32), rng.normal(size=(8, 1)).astype(np.float32)
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        layers = [keras.layers.Dense(2, kernel_initializer="ones"), keras.layers.Dense(1, kernel_initializer="ones")]
+        model = keras.Sequential([*[keras.Input([3])] * built, *layers])
+        model.compile(optimizer, "mse")
+    model.fit(*data, batch_size=4, shuffle=False, verbose=0)
+    return model, data
+
+
+def test_an_optimizer_that_starts_with_the_values_of_weights_trains_a_model_that_is_not_built(strategy):
+    mine, theirs = (trained(one, keras.optimizers.ScheduleFreeAdamW(0.1), built=False)[0] for one in (strategy, None))
+    for ours, plain in zip(mine.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, plain, atol=1e-6)
+
+
+def test_each_variable_has_one_path(strategy):
+    keras.utils.clear_session()
+    model, _ = trained(strategy, "adam")
+    assert {"sequential/dense/kernel", "adam/learning_rate"} <= set(model._get_variable_map())
+
+
+def test_checkpoints_of_tensorflow_are_those_of_plain_keras(strategy, tmp_path):
+    optimizers = [keras.optimizers.Adam(0.1), keras.optimizers.Adam(0.1)]
+    (ours, data), (plain, _) = (trained(one, made) for one, made in zip((strategy, None), optimizers, strict=True))
+    for number, (model, other) in enumerate([(ours, plain), (plain, ours)]):
+        path = tf.train.Checkpoint(model, optimizer=optimizers[number]).save(tmp_path / "saved")
+        expected = [*model.get_weights(), *(one.numpy() for one in model.optimizer.variables)]
+        other.fit(*data, verbose=0)
+        tf.train.Checkpoint(other, optimizer=optimizers[1 - number]).restore(path).assert_existing_objects_matched()
+        found = [*other.get_weights(), *(one.numpy() for one in other.optimizer.variables)]
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_a_loss_scale_optimizer_is_seen_and_saved_as_by_keras(strategy, by_user, tmp_path, mixed_float16):
+    scaled = keras.optimizers.LossScaleOptimizer
+    options = {"initial_scale": 8.0, "dynamic_growth_steps": 2} if by_user else {}
+    for first, second in ((strategy, None), (None, strategy)):
+        given = scaled(keras.optimizers.Adam(0.1), **options) if by_user else keras.optimizers.Adam(0.1)
+        model, data = trained(first, given)
+        assert isinstance(model.optimizer, scaled)
+        assert isinstance(model.optimizer.inner_optimizer, keras.optimizers.Adam)
+        model.save(tmp_path / "model.keras")
+        with contextlib.nullcontext() if second is None else second.scope():
+            loaded = keras.models.load_model(tmp_path / "model.keras")
+        assert isinstance(loaded.optimizer, scaled)
+        for one in (model, loaded):
+            one.fit(*data, batch_size=4, shuffle=False, verbose=0)
+        for mine, theirs in zip(model.get_weights(), loaded.get_weights(), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-3)
+        each = [(one.optimizer, getattr(one.optimizer, "loss_scale", None)) for one in (model, loaded)]
+        kept = [(one.dynamic_scale, one.step_counter) if s is None else (s.value, s.good_steps) for one, s in each]
+        assert len({(float(scale.numpy()), int(steps.numpy())) for scale, steps in kept}) == 1
 
 
 @pytest.mark.parametrize(

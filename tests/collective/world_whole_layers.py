@@ -276,3 +276,10 @@ def check_subclasses_and_initializers_are_sharded(world):
     assert layer.is_sharded
     assert untied(untied(ids), reverse=True).shape == (len(ids), 1, ROWS)
     assert [tuple(one.shape) for one in untied.get_weights()] == [(ROWS, WIDTH), (WIDTH, ROWS)]
+    with pytest.raises(InputError, match="quantize is not supported"):
+        layer.quantize("int8")
+    with strategy.embedding_scope(shard_above=10**6):
+        small = keras.layers.ReversibleEmbedding(ROWS, WIDTH)
+    small.build()
+    small.quantize("int8")
+    assert small.quantization_mode == "int8"

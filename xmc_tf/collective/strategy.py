@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.batches import current_batch
@@ -33,7 +34,7 @@ from xmc_tf.collective.graphs import (
 from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
-from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale, scale_of
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.forms import slots_of
 from xmc_tf.collective.tables.bags import Combiner, Ids
@@ -482,14 +483,11 @@ class CollectiveStrategy:
 
     def _optimizer_of(self, model: keras.Model, passed: CollectiveOptimizer | None) -> CollectiveOptimizer:
         """Return the collective form of the optimizer with which a model was compiled."""
-        given, scale = model.optimizer, None
-        if isinstance(given, keras.mixed_precision.LossScaleOptimizer):  # Keras adds it under mixed_float16
-            scale = LossScale(float(given.initial_scale), given.dynamic_growth_steps)
-            given = given.inner_optimizer
         if passed is None:
-            return self.optimizer(given, loss_scale=scale)
+            return self.optimizer(model.optimizer)
+        passed.of_user = model.optimizer
         if passed.loss_scale is None:
-            passed.loss_scale = scale
+            passed.loss_scale = scale_of(model.optimizer)
         return passed
 
     def _add(self, table: ShardedTable) -> None:
@@ -506,5 +504,7 @@ class CollectiveStrategy:
         return next(one for one in names if one not in taken)
 
 
-def _is_large(shard_above: int, rows: int, dim: int) -> bool:
-    return 4 * rows * dim > shard_above
+def _is_large(shard_above: int, rows: Any, dim: Any) -> bool:
+    """Return whether a matrix has more bytes. Keras refuses an embedding whose sizes are no whole numbers."""
+    are_whole = all(isinstance(size, int | np.integer) for size in (rows, dim))
+    return are_whole and bool(4 * rows * dim > shard_above)

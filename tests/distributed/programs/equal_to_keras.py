@@ -59,6 +59,23 @@ def masked_model() -> keras.Model:
     return keras.Model(ids, L.Dense(1, kernel_initializer=fixed(2))(x))
 
 
+def sparse_model(strategy: CollectiveStrategy | None) -> keras.Model:
+    ids = keras.Input([3], dtype="int64", sparse=True)
+    x = L.Flatten()(L.Embedding(ROWS, 4, weights=[TABLE], name="items")(ids))
+    return keras.Model(ids, L.Dense(1, kernel_initializer=fixed(2))(x))
+
+
+class CompiledLookup(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = L.Embedding(ROWS, 4, weights=[TABLE])
+        self.last = L.Dense(1, kernel_initializer=fixed(2))
+        self.rows = tf.function(self.items, jit_compile=True, autograph=False)
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        return self.last(tf.reduce_sum(self.rows(ids), axis=1))
+
+
 def two_outputs() -> keras.Model:
     first = model_of()
     x = L.Activation("linear", name="first")(first.outputs[0])
@@ -311,6 +328,7 @@ FEATURES = {
     "Adamax": of(OPT.Adamax, 0.02),
     "Nadam": of(OPT.Nadam, 0.02),
     "Lamb, Adafactor, Muon, ScheduleFreeAdamW": of(OPT.Lamb, 0.02),
+    "MultiOptimizer": of(lambda: OPT.MultiOptimizer(OPT.OptimizerMap(OPT.SGD(0.1), {"items/.*": OPT.Adagrad(0.1)}))),
     "weight_decay": of(OPT.SGD, 0.1, weight_decay=0.1),
     "exclude_from_weight_decay": Row(excluded),
     "clipnorm": of(OPT.SGD, 0.3, clipnorm=0.05),
@@ -338,6 +356,9 @@ FEATURES = {
         train=lambda model, data, fit: model.fit(data, verbose=0).history,
     ),
     "steps_per_execution": Row(compile=lambda: {"steps_per_execution": 3, "run_eagerly": False}),
+    "sparse ids": Row(
+        data=lambda batches: batches.map(lambda ids, numbers: (tf.sparse.from_dense(ids), numbers)), make=sparse_model
+    ),
     "sample_weight": Row(arrays=(IDS, NUMBERS, WEIGHTS)),
     "class_weight": Row(arrays=(IDS, CLICKS), fit={"class_weight": {0: 1.0, 1: 3.0}}),
     "train_on_batch": Row(train=by_batches),
@@ -467,6 +488,7 @@ FEATURES = {
             [keras.Input(batch_shape=(STEP, 3)), L.Reshape([3, 1]), L.LSTM(2, stateful=True), L.Dense(1)]
         )
     ),
+    "a lookup inside tf.function(jit_compile=True)": Row(make=lambda strategy: CompiledLookup(), compile=traced),
     "jit_compile=True": Row(compile=lambda: {"jit_compile": True, "run_eagerly": False}),
     "GrowingEmbedding": Row(
         make=lambda strategy: keras.Sequential(

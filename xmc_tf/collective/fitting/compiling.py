@@ -56,7 +56,7 @@ def compiled_over_ranks(
         check_keras_3(f"optimizer of model {self.name!r}", optimizer)
         passed = optimizer if isinstance(optimizer, CollectiveOptimizer) else None
         if passed is not None:
-            given.arguments["optimizer"] = passed.inner  # what saved models are compiled with
+            given.arguments["optimizer"] = passed.of_user  # what saved models are compiled with
         if communicator.size > 1:
             if given.arguments.get("jit_compile", "auto") is True:
                 raise InputError(
@@ -74,7 +74,8 @@ def compiled_over_ranks(
                         fix="pass the states of the examples as inputs (initial_state=...), or train in one process",
                     )
         original(*given.args, **given.kwargs)
-        self.optimizer = change(self, passed)
+        # TensorFlow does not track it: checkpoints find the user's optimizer by this name, as in plain Keras.
+        object.__setattr__(self, "optimizer", change(self, passed))
         self.optimizer.check_tables([layer.name for layer in self._flatten_layers() if isinstance(layer, WITH_TABLES)])
         if communicator.size > 1:
             take_steps_over_ranks(self, communicator)

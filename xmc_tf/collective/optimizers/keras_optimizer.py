@@ -2,10 +2,11 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.batches import NOT_WEIGHTED, current_batch
@@ -62,6 +63,13 @@ class LossScale(tf.Module):
         self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
 
 
+def scale_of(optimizer: keras.optimizers.Optimizer) -> LossScale | None:
+    """Return the scale of Keras's LossScaleOptimizer, which Keras adds under mixed_float16, and None for others."""
+    if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return None
+    return LossScale(float(optimizer.initial_scale), optimizer.dynamic_growth_steps)
+
+
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
 ELEMENTWISE = tuple(dict.fromkeys((*names_of_forms(), "Adadelta", "Adamax", "Nadam", "Lion")))
 # Why others cannot. Lamb does in one process, with exact=True.
@@ -80,6 +88,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     """
 
     built: bool
+    trained: list[tf.Variable]
 
     def __init__(
         self,
@@ -96,6 +105,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         if exact and table_optimizer is not None:
             raise InputError("table_optimizer cannot be used with exact=True", expected="one of them", received="both")
         super().__init__(learning_rate=0.0, name=inner.name)
+        self.of_user, scale = inner, scale_of(inner)
+        inner = inner if scale is None else inner.inner_optimizer
         self.inner, self.exact, self._size, self._reduction = inner, exact, size, reduction
         self._table_optimizer = table_optimizer
         self._form = exact_form_of(inner, size) if exact else None
@@ -119,7 +130,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self._accumulator = Accumulator(accumulate) if accumulate > 1 and not exact else None
         if loss_scale is None and inner.loss_scale_factor is not None:
             loss_scale = LossScale(float(inner.loss_scale_factor), growth_steps=None)
-        self.loss_scale = loss_scale
+        self.loss_scale = scale if loss_scale is None else loss_scale
         self._warned = False
         with tf.init_scope():
             # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
@@ -128,8 +139,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class of the user's optimizer, for ``isinstance``."""
-        return type(vars(self).get("inner", self))
+        """The class that plain Keras would have, for ``isinstance``."""
+        return type(vars(self).get("of_user", self))
 
     @property
     def inner_optimizer(self) -> keras.optimizers.Optimizer:
@@ -167,11 +178,11 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     def __dir__(self) -> list[str]:
         """Return the attributes that Keras saves. ``inner`` is excluded, because it shares this optimizer's state."""
-        return [name for name in super().__dir__() if name not in ("inner", "inner_optimizer")]
+        return [name for name in super().__dir__() if name not in ("inner", "inner_optimizer", "of_user")]
 
     def get_config(self) -> dict:
-        """Return the configuration of ``inner``, so that saved models do not depend on the number of ranks."""
-        return self.inner.get_config()
+        """Return the configuration in plain Keras, so that saved models do not depend on the number of ranks."""
+        return self.of_user.get_config()
 
     @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
@@ -186,13 +197,13 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """Create the slots, and broadcast the values of replicated variables from rank 0."""
         if self.built:
             return
-        self.trained = list(variables)
+        object.__setattr__(self, "trained", list(variables))  # Keras would track them as variables of the optimizer
         replicated = [variable for variable in self.trained if table_of(variable) is None]
         if self._size > 1:
             # While the first step is traced, variables that it has made have no values yet. They are made from equal
             # seeds, and ``fit`` checks that they are equal.
-            plain = [plain_variable(variable) for variable in replicated]
-            operations.broadcast_variables([variable for variable in plain if bool(variable.is_initialized())])
+            with tf.init_scope():
+                operations.broadcast_variables([plain_variable(one) for one in replicated if _has_value(one)])
         tables = [table for variable in self.trained if (table := table_of(variable)) is not None]
         self.check_tables([table.name for table in tables])
         if stacks := [table.name for table in tables if self.exact and self.inner.clipnorm and len(table.members) > 1]:
@@ -262,8 +273,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     def apply(self, grads: Sequence[Gradient | None], trainable_variables: Iterable[tf.Variable] | None = None) -> None:
         """Update the variables (default: those of ``build``), or accumulate gradients. All ranks must call it."""
         variables = list(self.trained if trainable_variables is None else trainable_variables)
-        with tf.init_scope():
-            self.build(variables)
+        if not self.built:
+            with tf.init_scope():
+                have_values = all(map(_has_value, variables))
+            # In the graph of a step that makes the variables, as in Keras: some slots begin with the variables' values.
+            with tf.init_scope() if have_values else nullcontext():
+                self.build(variables)
         batch = current_batch()
         if batch is not None and self._size > 1:
             self._warn_of_changed_gradients(grads, batch.gradients)
@@ -313,7 +328,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             return
         for number, (variable, table, slot) in enumerate(state):
             if table is None:
-                variable.assign(store[str(number)])
+                variable.assign(np.asarray(store[str(number)]))
             else:
                 load_rows(table, store[str(number)], slot)
 
@@ -326,14 +341,18 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
         """Return (variable, table, slot name) for each variable that a single process would save, in its order."""
+        own: list[tuple[Any, ShardedTable | None, str]] = []
+        if self.of_user is not self.inner and self.loss_scale is not None:  # as in Keras's LossScaleOptimizer
+            kept = [*self.of_user.variables[:2], self.loss_scale.good_steps, self.loss_scale.value]
+            own = [(one, None, "") for one in kept]
         if not self.built or self.exact:
-            return [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
+            return own + [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
         replicated = [variable for variable in self.trained if table_of(variable) is None]
         every = list(self.inner.variables)
-        own = len(every) - 2 + (not isinstance(self.inner._learning_rate, keras.Variable))
-        each = own // max(1, len(replicated))
+        slots = len(every) - 2 + (not isinstance(self.inner._learning_rate, keras.Variable))
+        each = slots // max(1, len(replicated))
         first = len(every) - each * len(replicated)
-        state: list[tuple[Any, ShardedTable | None, str]] = [(variable, None, "") for variable in every[:first]]
+        state = own + [(variable, None, "") for variable in every[:first]]
         rest = iter(every[first:])
         for table in map(table_of, self.trained):
             if table is None:
@@ -427,6 +446,11 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
         with patched(self.inner, add_variable_from_reference=create_and_keep):
             yield
+
+
+def _has_value(variable: tf.Variable | keras.Variable) -> bool:
+    """Return whether a variable has a value, outside of graphs. One that a step makes has none while it is traced."""
+    return table_of(variable) is not None or bool(plain_variable(variable).is_initialized())
 
 
 def _do_if(condition: tf.Tensor, work: Callable[[], None], otherwise: Callable[[], None] = lambda: None) -> None:

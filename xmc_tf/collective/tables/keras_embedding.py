@@ -47,6 +47,7 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 class ShardedEmbedding(keras.layers.Embedding):
     """An Embedding that keeps this rank's rows in ``table``. With few rows, it behaves like a plain Embedding."""
 
+    built: bool
     table: ShardedTable
     _make_table: MakeTable | None = None
     _first_rows: np.ndarray | None = None
@@ -61,12 +62,13 @@ class ShardedEmbedding(keras.layers.Embedding):
         super().__init__(input_dim, output_dim, *args, **kwargs)
         self.supports_jit = False
         self._make_table, self._wire = scope.make, scope.wire
-        given = weights[0] if isinstance(weights, list) else weights
-        self._first_rows = None if given is None else np.asarray(given, np.float32)
         unsupported = ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "lora_rank")
         for option in (*unsupported, "quantization_mode"):
             if getattr(self, option):
                 self._refuse(option, "an Embedding without it (for weight decay, use the optimizer)")
+        if weights is not None:
+            self._first_rows = np.asarray(weights[0] if isinstance(weights, list) else weights, np.float32)
+            self.build()
 
     @property
     def is_sharded(self) -> bool:
@@ -84,6 +86,8 @@ class ShardedEmbedding(keras.layers.Embedding):
         if self._make_table is None:
             super().build(input_shape)
             return
+        if self.built:
+            return
         first = self.embeddings_initializer if self._first_rows is None else self._first_rows
         if not isinstance(first, np.ndarray | keras.initializers.Initializer):
             first = OfShape(first)
@@ -96,11 +100,8 @@ class ShardedEmbedding(keras.layers.Embedding):
         if self._make_table is None:
             return super().call(inputs)
         if isinstance(inputs, tf.SparseTensor):
-            raise InputError(
-                f"embedding {self.name!r} does not support sparse ids",
-                expected="dense or ragged ids",
-                fix="tf.RaggedTensor.from_sparse",
-            )
+            # As in Keras, each element that has no id gives row 0.
+            inputs = tf.sparse.to_dense(inputs, validate_indices=False)
         ids = inputs if inputs.dtype in (tf.int32, tf.int64) else tf.cast(inputs, tf.int64)
         rows = lookup(self.table, ids, wire=self._wire)
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
@@ -128,6 +129,13 @@ class _Reversing:
         scores = tf.cast(scores, self.reverse_dtype or self.compute_dtype)
         cap = self.logit_soft_cap
         return scores if cap is None else tf.tanh(scores / cap) * cap
+
+    def quantize(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Raise InputError if sharded. Keras's method refuses all classes but the one whose name this class has."""
+        if self.is_sharded:
+            self._refuse("quantize", "an Embedding in float32")
+        is_theirs = type(self) is sharded_form(keras.layers.ReversibleEmbedding)
+        super().quantize(*args, **{"type_check": not is_theirs} | kwargs)  # type: ignore[misc]
 
 
 @functools.cache
@@ -168,7 +176,7 @@ def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
         if cls is not keras.layers.Embedding:  # a subclass may have other arguments, so its form decides
             return original(sharded_form(cls), *args, **kwargs)
         named = [kwargs[name] for name in ("input_dim", "output_dim")[len(args) :] if name in kwargs]
-        rows, dim = [*args, *named][:2]
+        rows, dim = [*args, *named, None, None][:2]
         if scope.wants(rows, dim):
             return original(ShardedEmbedding, *args, **kwargs)
         logger.info("an embedding of %d rows is small and stays replicated", rows)

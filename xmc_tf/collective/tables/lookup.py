@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
@@ -65,6 +66,12 @@ def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
     """Return the request for flat int64 ids. ``local`` maps ids to their owner's local rows. All ranks must call it."""
+    if _in_xla():
+        raise InputError(
+            f"table {table.name!r}: a lookup inside tf.function(jit_compile=True)",
+            expected="XLA for operations of one rank: it cannot compile exchanges between ranks",
+            fix="leave jit_compile out, or decorate a function that gets the rows, not their ids",
+        )
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -128,7 +135,9 @@ def exchange_ids(
 
 
 def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
-    """Return ``ids`` after a range check that uses only standard operations, for a single process or a server."""
+    """Return ``ids`` after a range check that uses only standard operations, for a single process or a server. In a
+    function that XLA compiles, nothing is checked, as in Keras: XLA has no assertions.
+    """
 
     def stop() -> tf.Tensor:
         named = tf.boolean_mask(ids, wrong)
@@ -141,11 +150,18 @@ def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
         tf.debugging.Assert(False, [tf.strings.join([f"{_prefix(table)} on rank 0: ", first, more])])
         return tf.constant(False)
 
+    if _in_xla():
+        return ids
     wrong = (ids < 0) | (ids >= table.rows)
     with tf.device("/cpu:0"):  # assertions do nothing on a GPU
         checked = tf.cond(tf.reduce_any(wrong), stop, lambda: tf.constant(True))
     with tf.control_dependencies([checked]):
         return tf.identity(ids)
+
+
+def _in_xla() -> bool:
+    """Return whether a function with ``jit_compile=True`` is being traced."""
+    return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 def _number_type(table: ShardedTable) -> tf.DType:
