@@ -37,7 +37,7 @@ def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
 
 @pytest.mark.full
 def test_under_horovods_launcher_with_mpi_gpus_use_horovod(tmp_path):
-    run = horovodrun("engine_operations.py", "gpus", str(tmp_path), engine="mpi", cold=True)
+    run = horovodrun("engine_operations.py", "gpus", str(tmp_path), engine="mpi", cold=True, timeout=240)
     assert [rank.result["engine"] for rank in run.ranks] == ["Horovod over MPI and NCCL"] * 2
     assert "by horovodrun; all ranks have GPUs, and Horovod has NCCL" in run.ranks[0].output
     assert run.leftovers == 0

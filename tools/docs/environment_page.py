@@ -60,6 +60,7 @@ VARIABLES: dict[str, dict[str, str]] = {
         "PMIX_SIZE": "number of ranks, under PMIx",
         "SLURM_JOB_NODELIST": "hosts of xmc-tf launch, under Slurm",
         "SLURM_TASKS_PER_NODE": "numbers of ranks of these hosts",
+        "OMPI_MCA_orte_tag_output": "with NCCL_SOCKET_IFNAME, shows that horovodrun has started the ranks over MPI",
         "OMPI_MCA_orte_default_hostfile": "hostfile of xmc-tf launch, under Kubernetes' MPI operator",
     },
     "Internal: set by xmc_tf for the processes it starts": {
