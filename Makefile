@@ -35,7 +35,7 @@ help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
 	  | while read -r target text; do printf '  make %-10s%s\n' "$$target" "$$text"; done
 	@echo
-	@echo "It needs Linux x86-64 and Python 3.11 to 3.13; with g++, setup also compiles Horovod. Everything else goes into $(VENV)."
+	@echo "It needs Linux x86-64 (ARM64: linear models, by pip) and Python 3.11 to 3.13; with g++, setup also compiles Horovod. Everything else goes into $(VENV)."
 
 demo: $(LIGHT) $(ENCODERS)  ## install the light part (1 minute), train on real texts, try the models (5 to 8 minutes in all)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)

@@ -5,6 +5,7 @@
   exported and asked. No compiler is on the path.
 - ``oldest``: the same with the oldest Python, and the oldest allowed version of every direct dependency.
 - ``core``: the light installation, without TensorFlow (``core.py``).
+- ``arm64``: the light installation for ARM64, under emulation (``arm64.py``); half an hour, so only if it is named.
 
 By default newest and core are tried. The environment of newest is kept in the cache under the versions that pip
 chose, since TensorFlow takes minutes to install: an empty one is made when a version changes. ``--full`` makes all
@@ -27,6 +28,7 @@ from configparser import ConfigParser
 from pathlib import Path
 from types import MappingProxyType
 
+from tests.installation.arm64 import attempt_arm64
 from tests.installation.core import MINORS, attempt_core, find_python
 
 _ROOT = Path(__file__).parents[2]
@@ -39,11 +41,13 @@ _CACHE = Path(os.environ.get("XMC_TF_TEST_CACHE", Path.home() / ".cache" / "xmc_
 def main() -> None:
     """Tries what was named and exits with 1 if something fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.installation", description=__doc__)
-    parser.add_argument("ends", nargs="*", metavar="newest|oldest|core", help="which to try (default: newest and core)")
+    parser.add_argument(
+        "ends", nargs="*", metavar="newest|oldest|core|arm64", help="which to try (default: newest and core)"
+    )
     parser.add_argument("--full", action="store_true", help="make all environments again, and try oldest too")
     arguments = parser.parse_args()
-    if wrong := set(arguments.ends) - {*_ENDS, "core"}:
-        parser.error(f"expected newest, oldest or core, got {', '.join(wrong)}")
+    if wrong := set(arguments.ends) - {*_ENDS, "core", "arm64"}:
+        parser.error(f"expected newest, oldest, core or arm64, got {', '.join(wrong)}")
     tried = arguments.ends or (["core", *_ENDS] if arguments.full else ["core", "newest"])
     good = True
     with tempfile.TemporaryDirectory(prefix="xmc-tf-wheel-") as folder:
@@ -52,7 +56,12 @@ def main() -> None:
         )
         (wheel,) = Path(folder).glob("*.whl")
         for one in tried:
-            good &= attempt_core(_run, wheel, arguments.full) if one == "core" else attempt(one, wheel, arguments.full)
+            if one == "core":
+                good &= attempt_core(_run, wheel, arguments.full)
+            elif one == "arm64":
+                good &= attempt_arm64(_run, wheel)
+            else:
+                good &= attempt(one, wheel, arguments.full)
     sys.exit(0 if good else 1)
 
 

@@ -1,4 +1,4 @@
-"""The light installation in an empty environment: its size, the first prediction, the model's bytes, and its tests.
+"""The light installation in an empty environment: its size, first prediction, the model's bytes, README, and its tests.
 
 A CPython between the oldest and the newest is tried, since the trainings with TensorFlow try those; or all of them.
 Those that the machine lacks are named.
@@ -12,6 +12,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tools.docs.blocks import blocks, commands
 
 _ROOT = Path(__file__).parents[2]
 MINORS = (11, 12, 13)
@@ -91,6 +93,9 @@ def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, ev
     installed = time.monotonic()
     files = _files(run(own, _PROGRAM, cwd=folder, env={"XMC_TF_CACHE": str(folder / "cache")}))
     done = time.monotonic()
+    path = {"PATH": f"{folder / 'venv/bin'}:/usr/bin:/bin", "XMC_TF_CACHE": str(folder / "cache")}
+    for line in commands(blocks(_ROOT / "README.md")[0])[1:]:  # the first installs
+        run("bash", "-c", line, cwd=folder, env=path)
     megabytes = round(_megabytes(folder / "venv") - before)
     packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
     run(*pip, "--no-compile", *_TEST_TOOLS, *(_MORE_TOOLS if every else ()))  # most of their code is not used
