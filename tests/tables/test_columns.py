@@ -48,8 +48,9 @@ def test_the_title_is_part_of_the_text():
 
 
 def test_of_two_columns_the_longer_one_is_the_text():
-    columns, _ = choose_columns("t.csv", ["column 1", "column 2"], [row[1:] for row in ROWS], ColumnOptions())
-    assert (columns.texts, columns.labels) == ((0,), 1)
+    for names in (["column 1", "column 2"], ["text", "author"]):
+        columns, _ = choose_columns("t.csv", names, [row[1:] for row in ROWS], ColumnOptions())
+        assert (columns.texts, columns.labels) == ((0,), 1)
 
 
 def test_the_only_column_of_lists_holds_the_labels_in_any_language():

@@ -32,9 +32,8 @@ _LABELS = """
     标签 类别 分类 主题 关键词 標籤 類別 分類 主題 關鍵詞 ラベル タグ カテゴリ 件名 キーワード 라벨 태그 카테고리 키워드
 """
 _IDS = "id ids uid identifier docid documentid recordid uri url kennung identifiant identificador 编号 番号"
-_NO_TEXTS = """
-    id ids uid uri url number no nr row index date time nummer datum zeit author authors speaker creator publisher
-"""
+_NO_TEXTS = "id ids uid uri url number no nr row index date time nummer datum zeit"
+_PEOPLE = "author authors speaker creator publisher auteur auteurs autor autoren verfasser tekijä"  # labels, or neither
 _OF_A_LABEL = ("name", "label", "title", "value", "term", "text", "preflabel")
 """Keys of a record such as ``{"name": "usa", "id": 1}`` that may hold its label."""
 
@@ -46,8 +45,8 @@ def plain(name: str) -> str:
     return "".join(one for one in unicodedata.normalize("NFKD", name).casefold() if one.isalpha())
 
 
-TEXTS, TITLES, NAMES, LABELS, IDS, NO_TEXTS = (
-    tuple(map(plain, names.split())) for names in (_TEXTS, _TITLES, _NAMES, _LABELS, _IDS, _NO_TEXTS)
+TEXTS, TITLES, NAMES, LABELS, IDS, NO_TEXTS, PEOPLE = (
+    tuple(map(plain, names.split())) for names in (_TEXTS, _TITLES, _NAMES, _LABELS, _IDS, _NO_TEXTS, _PEOPLE)
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, TEXTS, TITLES, column_of, is_of_labels, plain
+from xmc_tf.tables.column_names import IDS, LABELS, NO_TEXTS, PEOPLE, TEXTS, TITLES, column_of, is_of_labels, plain
 from xmc_tf.tables.label_cells import (
     BRACKETS,
     NA_LABELS,
@@ -329,7 +329,7 @@ class _Choice:
         if self.options.text is not None:
             return tuple(self.place(one, "text") for one in self.options.text)
         rest = [at for at in range(len(columns)) if at not in taken and self.plain[at] not in NO_TEXTS]
-        rest = [at for at in rest if not is_of_labels(columns[at])]
+        rest = [at for at in rest if not is_of_labels(columns[at]) and self.plain[at] not in PEOPLE]
         rest = [at for at in rest if not any(is_record(row[at], False) for row in self.rows)]
         rows = sample[:: -(-len(sample) // TRIED) or 1]  # tables may be sorted by label
         known = [labels.labels_of(row) if not labels.fault(row) else [] for row in rows]
