@@ -149,7 +149,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     with claim, compiling_beside(communicator.size):
         if recipe is None:
             assert options is not None
-            summary: str | None = train_on_table(job, options, communicator.size)
+            summary = train_on_table(job, options, communicator)
         else:
             on_first_rank(communicator, lambda: _check_encoder(recipe, work))
             from xmc_tf.jobs.encoder import train_encoder  # it loads TensorFlow, which linear models do not need

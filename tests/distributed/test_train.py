@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec, python
+from tests.files import contents
 from tests.jobs.conftest import documents, write_table
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf import evaluate
@@ -108,3 +109,24 @@ def test_ranks_fine_tune_an_encoder_on_a_table(start, corpus, table, tmp_path):
     assert recorded.metrics["P@1"] == pytest.approx(found.at("P", 1))
     assert (report / "report.json").is_file()
     assert not (tmp_path / "model.work").exists()
+
+
+@pytest.mark.parametrize("kind", ["texts", pytest.param("features", marks=pytest.mark.full)])
+@pytest.mark.parametrize("start", STARTS)
+def test_ranks_train_on_a_table_the_linear_model_of_one_process(start, kind, table, tmp_path):
+    if kind == "features":
+        table = tmp_path / "data.txt"
+        table.write_text("".join(["120 11 4\n", *(f"{n % 4} {n % 4}:1 {4 + n % 7}:0.5\n" for n in range(120))]))
+    runs, models = [], []
+    for name, launcher in (("one", partial(python, imported=True)), ("two", start)):
+        (tmp_path / name).mkdir()
+        flags = ["-m", tmp_path / name / "model", "--data-set", tmp_path / name / "data.sqlite"]
+        run = launcher("module:xmc_tf.train", *map(str, [table, *flags]), timeout=300)
+        assert "test documents, which were not used in training" in run.ranks[0].output
+        (recorded,) = runs_of(TableStore.open(tmp_path / name / "data.sqlite"))
+        runs.append((recorded.metrics, recorded.parameters, recorded.chosen, len(recorded.trials)))
+        models.append(contents(tmp_path / name / "model"))
+    assert "test documents" not in run.ranks[1].output
+    assert runs[0] == runs[1]
+    assert models[0] == models[1]
+    assert not (tmp_path / "two" / "model.work").exists()

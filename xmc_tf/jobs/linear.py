@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -20,16 +21,24 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, as_features
 from xmc_tf.fusion.choice import ENOUGH_WITHOUT_NAMES
 from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announcement, choose_settings
-from xmc_tf.jobs.table_job import TableJob, data_set_of, finish, trained_labels
+from xmc_tf.jobs.table_job import TableJob, data_set_over_ranks, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.incremental.training_data import TrainingData
-from xmc_tf.models.linear.executors import InMemory, fit_tfidf
+from xmc_tf.models.linear.executors import InMemory, OverRanks, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
+from xmc_tf.models.results import count_of, predict_over_ranks, rows_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.pipeline.stages import digest
+from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.plan.stages import size
+from xmc_tf.rankers.distributed.training import threads_of_rank
+from xmc_tf.rankers.distributed.work_folder import has_begun
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tables.identity import store_contents
 from xmc_tf.tables.label_cells import twins_sentence
 from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
@@ -49,49 +58,57 @@ _EXAMPLES = 3  # test documents that a model keeps, to try it with
 _IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[_-]?\d[\w:.-]*|\d{3,}[\w:.-]*")
 
 
-def train_on_table(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
-    """Prepare a table, train linear rankers on it, record the run, and return the summary to print."""
-    if ranks > 1:
-        raise InputError(
-            "linear rankers can be trained on a table by one process only", received=f"{ranks} ranks",
-            fix="start it without a launcher, or train on files with mpiexec -n N python -m xmc_tf.linear.train",
-        )  # fmt: skip
+def train_on_table(job: TableJob, options: LinearOptions, communicator: Communicator) -> str | None:
+    """Prepare a table, train linear rankers on it, and record the run. All ranks must call it.
+
+    Rank 0 computes the features, chooses the settings and returns the summary to print. All ranks train the rankers and
+    predict; the model does not depend on their number.
+    """
     began, start, seconds = now(), time.monotonic(), dict[str, float]()
     with _timed(seconds, "preparing"):
-        store = data_set_of(job)
+        store = data_set_over_ranks(job, communicator)
         about = summary_of(store)
-    if not about.documents["train"]:
-        raise InputError(f"{store.path} has no training documents", fix="lower --test and --validation")
-    if about.question:  # the summary repeats it minutes later
-        _LOG.warning("%s", about.question)
-    warn_of_case(store.names or ())
-    shape = _shape_of(store, about)
-    fixed = job.given | set(TFIDF_FLAGS) if store.nr_features else job.given
+    threads = threads_of_rank(communicator, options.threads)
+    features = DataSetFeatures(store, threads, _lines_to_learn(store, options))
     effort = options.effort or "balanced"
-    settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=effort)
-    _LOG.info(announcement(shape, settings))
-    features = DataSetFeatures(store, options.threads, _lines_to_learn(store, options))
-    training = LinearTraining(features, dataclasses.replace(options, effort=None), about.single_label, seconds)
-    with _timed(seconds, "features"):
-        settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
-    model, params = training.run(settings)
-    model.metadata = model.metadata.with_columns(store.columns)
-    texts = None if store.nr_features else store.texts("test")
-    if store.count("test") and texts is not None:
-        model.metadata = model.metadata.with_examples(list(texts[:_EXAMPLES]))
-    model.save(job.model)
+    options = dataclasses.replace(options, effort=None, threads=threads)
+    training = LinearTraining(features, options, about.single_label, seconds)
+
+    def chosen() -> dict[str, Any]:
+        if not about.documents["train"]:
+            raise InputError(f"{store.path} has no training documents", fix="lower --test and --validation")
+        if about.question:  # the summary repeats it minutes later
+            _LOG.warning("%s", about.question)
+        warn_of_case(store.names or ())
+        shape = _shape_of(store, about)
+        fixed = job.given | set(TFIDF_FLAGS) if store.nr_features else job.given
+        settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=effort)
+        _LOG.info(announcement(shape, settings))
+        with _timed(seconds, "features"):
+            settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
+        return training.choose(settings).to_json()
+
+    params = XRLinearParams.from_json(on_first_rank(communicator, chosen))
+    model = training.train(params, job.model, communicator)
+    test = store.features("test") if store.nr_features else store.texts("test")
     predicted = None
     with _timed(seconds, "testing"):
         if store.count("test"):
-            X = features.of_test(params.tfidf)
-            predicted = model.predict(X if texts is None else texts, X=X, threads=options.threads)
-    words = [] if store.nr_features else [f"features: {params.tfidf.description}"]
-    return finish(
-        job, store, about, predicted, start, began=began, kind="XR-Linear",
-        parameters=flat_parameters(params.to_json()), durations=seconds,
-        chosen=[*settings.reasons, *words, *_account(training, model, params, about)],
-        trials=[vars(trial) for trial in training.trials], tried=training.tried, versions=package_versions(),
-    )  # fmt: skip
+            predicted = predict_over_ranks(
+                lambda rows: model.predict(rows_of(test, rows), threads=threads), count_of(test), communicator
+            )
+
+    def recorded() -> str:
+        words = [] if store.nr_features else [f"features: {params.tfidf.description}"]
+        return finish(
+            job, TableStore.open(store.path, write=True), about, predicted, start, began=began, kind="XR-Linear",
+            parameters=flat_parameters(params.to_json()), durations=seconds,
+            chosen=[*training.reasons, *words, *_account(training, model, params, about)],
+            trials=[vars(trial) for trial in training.trials], tried=training.tried, versions=package_versions(),
+        )  # fmt: skip
+
+    summary = on_first_rank(communicator, recorded)
+    return None if communicator.rank else summary
 
 
 class DataSetFeatures:
@@ -130,12 +147,6 @@ class DataSetFeatures:
             self._known[key] = self._known[found] = tfidf, features.sparse
         return self._known[key]
 
-    def of_test(self, params: TfidfParams) -> csr_matrix:
-        tfidf = self.of(params)[0]
-        if tfidf is None:
-            return self.store.features("test")
-        return tfidf.transform(self.store.texts("test"), threads=self.threads)
-
     @cached_property
     def _of_table(self) -> csr_matrix:
         return vstack([self.store.features(split) for split in ("train", "validation")], format="csr")
@@ -162,36 +173,48 @@ class LinearTraining:
         self.Y, self.Y_validation = (features.store.labels(split) for split in ("train", "validation"))
         self.single_label = single_label
         self.measure = "accuracy" if single_label else "mean of P@1, P@3 and P@5"
+        self.reasons: Sequence[str] = ()
         self.trials: list[Trial] = []
         self.tried: list[str] = []  # the table of the settings that were tried
 
-    def run(self, settings: Settings) -> tuple[XRLinear, XRLinearParams]:
-        """Choose the settings on the validation documents, then train on training and validation documents."""
-        began = time.monotonic()
+    def choose(self, settings: Settings) -> XRLinearParams:
+        """Choose the settings on the validation documents."""
+        began, self.reasons = time.monotonic(), settings.reasons
         params = self._chosen(settings)
-        chosen = time.monotonic()
-        tfidf, X = self.features.of(params.tfidf)
-        if tfidf is not None:
-            params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
-        Y = trained_labels(self.features.store)
-        count, named = Y.shape[0], self.features.names is not None
-        data = LinearData(
-            Y, self.features.texts, as_features(X[:count]), tfidf, self.features.store.names,
-            name_features=as_features(X[count:]) if named else None,
-        )  # fmt: skip
-        options = dataclasses.replace(
-            self.options, params=params, keep_training_data=self._keeps(params, data.X),
-            label_names=self.options.label_names if named else self.options.label_names or False,
-        )  # fmt: skip
-        executor = InMemory(options.threads)
-        model = XRLinear.of(train_linear(data, options, executor))
         if self.trials:
-            self.seconds["choosing settings"] = round(chosen - began, 2)
-        self.seconds["training"] = round(time.monotonic() - chosen - executor.seconds_of_evidence, 2)
+            self.seconds["choosing settings"] = round(time.monotonic() - began, 2)
+        tfidf = self.features.of(params.tfidf)[0]
+        # With the language that was found.
+        return params if tfidf is None else dataclasses.replace(params, tfidf=tfidf.params)
+
+    def train(self, params: XRLinearParams, folder: Path, communicator: Communicator) -> XRLinear:
+        """Train a model with these settings on training and validation documents, and save it."""
+        began, store, named = time.monotonic(), self.features.store, self.features.names is not None
+        label_names = self.options.label_names if named else self.options.label_names or False
+        options = dataclasses.replace(self.options, params=params, label_names=label_names)
+        executor: InMemory | OverRanks = InMemory(options.threads)
+        if communicator.size > 1 or has_begun(folder):
+            inputs = [store.meta("splits"), options.decisive(not store.nr_features)]
+            key = on_first_rank(communicator, lambda: digest([store_contents(store), *inputs]))
+            executor = OverRanks(communicator, folder, key, options.threads)
+        tfidf, X = executor.shared(lambda: self.features.of(params.tfidf))
+        Y = trained_labels(store)
+        documents, names = (X[: Y.shape[0]], as_features(X[Y.shape[0] :])) if named else (X, None)
+        data = LinearData(Y, self.features.texts, as_features(documents), tfidf, store.names, name_features=names)
+        options = dataclasses.replace(options, keep_training_data=self._keeps(params, data.X))
+        model = XRLinear.of(train_linear(data, options, executor))
+        self.seconds["training"] = round(time.monotonic() - began - executor.seconds_of_evidence, 2)
         if model.evidence is not None:
             part = "probabilities" if model.evidence.names is None else "label names"
             self.seconds[part] = round(executor.seconds_of_evidence, 2)
-        return model, params
+        model.metadata = model.metadata.with_columns(store.columns)
+        if store.count("test") and not store.nr_features:
+            model.metadata = model.metadata.with_examples(list(store.texts("test")[:_EXAMPLES]))
+        if isinstance(executor, InMemory):
+            model.save(folder)
+            return model
+        executor.save(model)
+        return run_on_all_ranks(communicator, lambda: XRLinear.load(folder))
 
     def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:
         """Return whether the model should keep its training data."""
@@ -308,7 +331,7 @@ def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, 
             f"labels are identifiers, such as {identifiers[0]}: --names-file FILE, a SKOS vocabulary or lines of "
             "identifier, tab and name, makes their names evidence"
         )
-    grows, space = model.own_training is not None, size(8.0 * training.features.of(params.tfidf)[1].nnz)
+    grows, space = model.training_data is not None, size(8.0 * training.features.of(params.tfidf)[1].nnz)
     out.append(
         f"the features of the documents are kept ({space}), so that documents can be appended and labels corrected; "
         "anyone who has the model can read them (--keep-training-data false leaves them out)"

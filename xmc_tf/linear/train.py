@@ -4,7 +4,6 @@ import argparse
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,6 @@ from xmc_tf.params import (
     params_of_effort,
     several_trees,
     warn_without_effect,
-    with_effect,
 )
 from xmc_tf.params.flags import FLAGS
 from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
@@ -74,7 +72,6 @@ _FILES = {  # purpose → flag, name of the argument
     "relevance": ("-r", "rel_path"), "negatives of clusters": ("-um", "usn_match_path"),
     "negatives": ("-uy", "usn_label_path"), "tree": ("-c", "code_path"), "label features": ("-f", "label_feat_path"),
 }  # fmt: skip
-_DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 _STREAMED = {"auto": None, "pecos": False, "search": True}
 _DESCRIPTION = """Train XR-Linear: linear rankers over a label tree.
 
@@ -198,7 +195,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         # First, because only files that are the same on all ranks can be checked together.
         given = {what: getattr(arguments, name) for what, (_, name) in _FILES.items()}
         files = {what: paths if isinstance(paths, list) else [paths] for what, paths in given.items() if paths}
-        key = check_same_inputs(communicator, files, _decisive(arguments, options))
+        key = check_same_inputs(communicator, files, options.decisive(bool(arguments.text_path)))
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, options, communicator, SharedScan(communicator))
         ranks = OverRanks(communicator, folder, key, options.threads)
@@ -295,19 +292,6 @@ def _relevance_and_negatives(
             received=f"{found[0].shape[1]:,} columns",
         )  # fmt: skip
     return R, found
-
-
-def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
-    """Return all options that affect the model, except the files. The number of threads does not affect it."""
-    return with_effect({
-        "train": options.params.ranker.to_json(),
-        "pred": options.params.prediction.to_json(),
-        **options.recorded(bool(arguments.text_path)),
-        "prediction": options.prediction.search,
-        "label_embedding_methods": options.label_embeddings,
-        **{name: getattr(options, name) for name in _DECISIVE},
-        "version": version("xmc_tf"),
-    })  # fmt: skip
 
 
 def _require(arguments: argparse.Namespace) -> None:

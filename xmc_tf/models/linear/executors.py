@@ -18,6 +18,7 @@ from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.ensemble import trees_of
@@ -55,6 +56,10 @@ class InMemory:
         """Fit a vectorizer to the texts; return it, the features of the texts, and its fitted parameters."""
         tfidf, X = fit_tfidf(texts, params, self.threads)
         return tfidf, X, tfidf.params
+
+    def shared(self, compute: "Callable[[], tuple[Tfidf | None, csr_matrix]]") -> "tuple[Tfidf | None, csr_matrix]":
+        """Return the vectorizer and the features that ``compute`` returns."""
+        return compute()
 
     def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
         return as_features(label_embedding(method, X, Y, threads=self.threads))
@@ -127,6 +132,7 @@ class OverRanks:
         self.folder, self.communicator = folder, communicator
         self._work = open_work_folder(communicator, folder, key)
         self.threads = threads_of_rank(communicator, threads)
+        self.seconds_of_evidence = 0.0
 
     def agreed(self, work: Callable[[], Result]) -> Result:
         """Return the result of ``work``, which all ranks run; an error on one rank is raised on all."""
@@ -152,6 +158,24 @@ class OverRanks:
                 self._on_first(vectorize)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted
+
+    def shared(self, compute: "Callable[[], tuple[Tfidf | None, csr_matrix]]") -> "tuple[Tfidf | None, csr_matrix]":
+        """Return the vectorizer and the features that ``compute`` returns on rank 0; they are in the work folder."""
+        work, target = self._work, self._work.file("X.npz")
+
+        def keep() -> None:
+            tfidf, X = compute()
+            if tfidf is not None:
+                tfidf.save(work.features)
+            save_matrix(target, X)
+
+        def load() -> "tuple[Tfidf | None, csr_matrix]":
+            from xmc_tf.features import Tfidf
+
+            return Tfidf.load(work.features) if work.features.is_dir() else None, open_matrix(target)
+
+        on_first_rank(self.communicator, keep)
+        return run_on_all_ranks(self.communicator, load)
 
     def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
         return label_embeddings_over_ranks(self.communicator, method, X, Y, self._work.path, self.threads)
@@ -190,8 +214,10 @@ class OverRanks:
             learn().save(part)
             part.rename(folder)
 
+        began = time.monotonic()
         if not self.communicator.broadcast(folder.exists()):
             self._on_first(keep)
+        self.seconds_of_evidence = time.monotonic() - began
         return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import csr_matrix, spmatrix, vstack
@@ -22,7 +23,7 @@ from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.first_use import wait_for_kernels
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
+from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort, with_effect
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PIFA = ("pifa", "pifa")
+_DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,18 @@ class LinearOptions:
         """Return the prediction parameters for the rankers of each tree, with one block per level."""
         ranker, prediction = self.params.ranker, self.params.prediction
         return [level_pred_params(ranker, prediction, tree.depth, self.prediction) for tree in trees]
+
+    def decisive(self, reads_text: bool) -> dict[str, Any]:
+        """Return all options that affect the model. The number of threads does not affect it."""
+        return with_effect({
+            "train": self.params.ranker.to_json(),
+            "pred": self.params.prediction.to_json(),
+            **self.recorded(reads_text),
+            "prediction": self.prediction.search,
+            "label_embedding_methods": self.label_embeddings,
+            **{name: getattr(self, name) for name in _DECISIVE},
+            "version": version("xmc_tf"),
+        })  # fmt: skip
 
     def recorded(self, reads_text: bool) -> dict[str, Any]:
         """Return the parameters of label tree and vectorizer for the model metadata."""

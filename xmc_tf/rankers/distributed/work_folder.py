@@ -89,6 +89,11 @@ def work_path(model: Path) -> Path:
     return model.with_name(f"{model.name}.work")
 
 
+def has_begun(model: Path) -> bool:
+    """Return whether an interrupted training over ranks has left its work folder."""
+    return (work_path(model) / _NAME).is_file()
+
+
 def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
     """Open the work folder of an earlier run with the same key, or create an empty one. Check that all ranks see it."""
     path = work_path(model)
