@@ -8,7 +8,12 @@ from tests.encoder.tiny import tiny_encoder
 from tests.encoder.vocabularies import CORPUS, wordpiece
 from tests.refusals import refused
 from xmc_tf.data import TextFile, TokenStore
+from xmc_tf.data.windows import Reading
 from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokenize_file
+from xmc_tf.encoder.tokenizer import TruncationCounter
+from xmc_tf.tables import stored_tokens
+from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.stored_tokens import StoredTokens
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,59 @@ def test_a_store_that_fits_is_taken_again(tokenizer, tmp_path, monkeypatch, capl
     assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)
     assert len(written) == 5
     assert "tokenizing again" in caplog.text
+
+
+@pytest.fixture
+def data_set(tmp_path):
+    TableStore.create(tmp_path / "data.sqlite").close()
+    return tmp_path / "data.sqlite"
+
+
+def test_tokens_in_a_data_set_are_those_of_the_tokenizer_and_stored_once(data_set, monkeypatch):
+    monkeypatch.setattr(stored_tokens, "_MOST", 5)
+    texts = ["", "  ", "x" * 5000, *CORPUS[:1100], b"caf\xe9 au lait", CORPUS[0]]
+    other, number = wordpiece("bert", lowercase=False), len(set(texts))
+
+    def tokenized(reading, texts=texts, backend=None):
+        """Return the number of texts that were tokenized."""
+        plain, own = (TextTokenizer.of(backend or wordpiece("bert")) for _ in range(2))
+        own.memory = stored = StoredTokens(data_set, writes=True)
+        counters = TruncationCounter(), TruncationCounter()
+        expected, found = plain.windows(texts, reading, counters[0]), own.windows(texts, reading, counters[1])
+        assert [one.tolist() for one in found[0]] == [one.tolist() for one in expected[0]]
+        assert np.array_equal(found[1], expected[1])
+        assert counters[0] == counters[1]
+        return stored.nr_tokenized
+
+    assert tokenized(Reading(7)) == number
+    assert tokenized(Reading(7)) == 0
+    assert tokenized(Reading(7), [texts[5], "another text", texts[9]]) == 1
+    for again in (number, 0):
+        assert tokenized(Reading(8)) == again
+        assert tokenized(Reading(7, 3)) == again
+        assert tokenized(Reading(7, 3, "max")) == 0  # the windows are the same
+        assert tokenized(Reading(7), backend=other) == again
+    assert tokenized(Reading(9)) == tokenized(Reading(10)) == number
+    assert tokenized(Reading(7), texts[:50]) == len(set(texts[:50]))  # the oldest of six are removed
+    store = TableStore.open(data_set, write=True)
+    store.clear({"format": store.meta("format"), "version": store.meta("version")})
+    assert tokenized(Reading(10)) == number
+
+
+def test_tokens_that_cannot_be_stored_are_computed_again(data_set, tokenizer, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(28, "the disk is full")
+
+    tokenizer.memory = stored = StoredTokens(data_set, writes=True)
+    wide = {"a": ([1, 70_000], 9.5), "b": ([], 0.0)}
+    stored.put("wide", 9, wide)
+    assert stored.get("wide", 9, ["a", "b", "c"]) == wide
+    monkeypatch.setattr(TableStore, "writing", full)
+    try:
+        assert len(tokenizer.tokenize(CORPUS[:1100], 7)) == len(CORPUS[:1100])
+    finally:
+        tokenizer.memory = None
+    assert caplog.text.count("tokens are not stored") == 1
 
 
 def test_the_first_rank_that_sees_a_folder_writes_it(tokenizer, tmp_path, monkeypatch):

@@ -7,10 +7,12 @@ import shutil
 
 import pytest
 
+from tests.files import contents
 from tests.jobs.conftest import documents
 from xmc_tf import XTransformer, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.encoder import TextTokenizer
 from xmc_tf.evaluate import main as measure
 from xmc_tf.predict import main as predict
 from xmc_tf.tables.runs import runs_of
@@ -26,10 +28,21 @@ def tiny(tmp_path):
     return make_tiny(tmp_path / "tiny", texts, length=16, **sizes)
 
 
-def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys, caplog):
+@pytest.fixture
+def tokenized(monkeypatch):
+    """Return a list to which each text that is tokenized is added."""
+    texts, computed = [], TextTokenizer._computed
+    monkeypatch.setattr(
+        TextTokenizer, "_computed", lambda self, some, limit: texts.extend(some) or computed(self, some, limit)
+    )
+    return texts
+
+
+def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tokenized, tmp_path, capsys, caplog):
     texts = [text for text, _ in documents(200, 2)]
     flags = ["--model-shortcut", tiny, "--max-steps", 2, "--truncate-length", 16]
     train([str(one) for one in (multi, "-m", tmp_path / "model", *flags, "--report", tmp_path / "report")])
+    assert set(tokenized) >= {*texts, "music", "travel"}
     shown = capsys.readouterr().out
     store = TableStore.open(multi.with_suffix(".sqlite"))
     (run,) = runs_of(store)
@@ -57,6 +70,16 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys, capl
     measured = json.loads(capsys.readouterr().out)
     assert "180 of 200 documents were used in training" in caplog.text
     assert (measured["documents"], measured["systems"][0]["P@1"]) == (20, pytest.approx(run.metrics["P@1"]))
+
+    # A second training tokenizes nothing; a table with another text is read and tokenized again.
+    tokenized.clear()
+    caplog.set_level("INFO")
+    train([str(one) for one in (multi, "-m", tmp_path / "second", *flags)])
+    assert tokenized == []
+    assert f"no text was tokenized: {multi.with_suffix('.sqlite')} has the tokens of all" in caplog.text
+    expected = contents(tmp_path / "model")
+    del expected["README.md"]  # the card, which the report has written
+    assert contents(tmp_path / "second") == expected
     some = model.best(texts[:3], k=2, only_labels=["music", "travel"])
     assert {name for best in some for name, _ in best} == {"music", "travel"}
 

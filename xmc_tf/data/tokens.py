@@ -18,6 +18,8 @@ from xmc_tf.common.folders.checksums import check_content, content_record, is_co
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 
+Tokens = tuple[Sequence[int], float]
+"""A text's token ids without special tokens, after truncation, and the number of tokens before it."""
 _FORMAT = "xmc_tf.data.TokenStore"
 _VERSION = 1
 _KIND = FolderKind(

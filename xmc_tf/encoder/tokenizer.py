@@ -4,12 +4,12 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.data.tokens import Tokens
 from xmc_tf.data.windows import Reading, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
 
@@ -82,7 +83,22 @@ _CHARACTERS_PER_TOKEN = 16
 _MOST_IDS, _FEW_TOKENS = 16, 100_000  # ids may not exceed 16 × (number of tokens + 100,000)
 
 
+class TokenMemory(Protocol):
+    """Tokens of earlier calls, by checksum of the tokenizer, number of tokens that are kept, and text."""
+
+    def get(self, tokenizer: str, limit: int, texts: Sequence[str]) -> dict[str, Tokens]:
+        """Return the tokens of those texts that are known."""
+        ...
+
+    def put(self, tokenizer: str, limit: int, found: Mapping[str, Tokens]) -> None:
+        """Remember the tokens of texts."""
+        ...
+
+
 class TextTokenizer:
+    memory: TokenMemory | None = None
+    """Where tokens are looked up before texts are tokenized."""
+
     def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object]) -> None:
         self.backend, self.pad_id, self._save = backend, pad_id, save
         vocabulary = self.backend.get_vocab()
@@ -139,21 +155,32 @@ class TextTokenizer:
         iterator = iter(texts)
         while chunk := list(islice(iterator, _CHUNK)):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
-            # No settings of the tokenizer change, so that several threads may use it.
-            with _failures_as_errors():
-                beginnings = [self._beginning(text, most * limit) for text in decoded]
-                encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
-            if truncation is not None:
-                for text, beginning, one in zip(decoded, beginnings, encoded, strict=True):
-                    tokens = len(one.ids) * len(text) / max(len(beginning), 1)
-                    kept = min(len(one.ids), most * limit)
-                    truncation.add(tokens, kept, max(1, -(-kept // limit)))
-            for one in encoded:
-                ids = one.ids
+            for ids, tokens in self._tokens_of(decoded, most * limit):
                 bounds = window_bounds(len(ids), limit, most)
                 counts.append(len(bounds))
                 found += [np.array([*self.before, *ids[low:high], *self.behind], np.int32) for low, high in bounds]
+                if truncation is not None:
+                    truncation.add(tokens, len(ids), len(bounds))
         return found, np.array(counts, np.int32)
+
+    def _tokens_of(self, texts: list[str], limit: int) -> list[Tokens]:
+        """Return the first ``limit`` token ids of each text; those in the memory are not computed."""
+        known = {} if self.memory is None else self.memory.get(self.fingerprint, limit, texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if missing:
+            new = dict(zip(missing, self._computed(missing, limit), strict=True))
+            if self.memory is not None:
+                self.memory.put(self.fingerprint, limit, new)
+            known |= new
+        return [known[text] for text in texts]
+
+    def _computed(self, texts: list[str], limit: int) -> Iterator[Tokens]:
+        # No settings of the tokenizer change, so that several threads may use it.
+        with _failures_as_errors():
+            beginnings = [self._beginning(text, limit) for text in texts]
+            encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
+        for text, beginning, one in zip(texts, beginnings, encoded, strict=True):
+            yield one.ids[:limit], len(one.ids) * len(text) / max(len(beginning), 1)
 
     def check_max_length(self, max_length: int) -> None:
         """Raise an InputError if a maximum length cannot hold the special tokens and one other token."""

@@ -13,10 +13,12 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.tables.runs import flat_parameters, now
-from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.store import StoredTexts, TableStore
+from xmc_tf.tables.stored_tokens import StoredTokens
 from xmc_tf.tables.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
+_AT_ONCE = 4096  # texts
 
 
 def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> str | None:
@@ -33,9 +35,10 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
     validation = _documents(store, "validation") if store.count("validation") else None
     lines = store.names
+    tokens = StoredTokens(store.path, writes=communicator.rank == 0)
     inputs = TrainingInputs(
         documents, names=label_vocabulary(lines).preferred, validation=validation,
-        lines=lines if have_letters(lines) else None,
+        lines=lines if have_letters(lines) else None, tokens=tokens,
     )  # fmt: skip
     model = XTransformer._train_in_stages(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
@@ -45,7 +48,9 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     predicted = None
     if store.count("test"):
         model = XTransformer.load(job.model)
-        texts = store.texts("test")
+        model.tokenizer.memory, texts = tokens, store.texts("test")
+        if communicator.size > 1:  # rank 0 writes the tokens, and each rank then reads those of its documents
+            on_first_rank(communicator, lambda: _tokenize(texts, model))
         predicted = predict_over_ranks(lambda rows: model.predict(rows_of(texts, rows)), len(texts), communicator)
     first = recipe.first_level
     reasons = [f"encoder {first.init_model_dir or first.model_shortcut}, fine-tuned on {device}"]
@@ -55,6 +60,9 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
             "nothing else from them, but evaluate counts them as used in training"
         )
     curves = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
+
+    if communicator.rank == 0:
+        tokens.log_summary()
 
     def recorded() -> str:
         writable = TableStore.open(store.path, write=True)
@@ -70,6 +78,11 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     if not keep:
         stages.remove()
     return None if communicator.rank else summary
+
+
+def _tokenize(texts: StoredTexts, model: XTransformer) -> None:
+    for first in range(0, len(texts), _AT_ONCE):
+        model.tokenizer.windows(texts[first : first + _AT_ONCE], model.metadata.reading)
 
 
 def _documents(store: TableStore, split: str) -> Documents:

@@ -45,6 +45,7 @@ def evidence_stage(
         if ENSEMBLE in rankers:
             metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
         auxiliary = LazyModelFolder({**model.parts, **rankers}, metadata, model.names, where=model.folder)
+        auxiliary.tokenizer.memory = inputs.tokens
         rows = held_out_documents(documents.nr_documents, recipe.seed)
         record: Record = {"ensemble_method": metadata.ensemble_method}
         bounded = bounded_post_processor(auxiliary.post_processor)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import issparse, spmatrix
@@ -40,6 +40,9 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree
+
+if TYPE_CHECKING:
+    from xmc_tf.encoder.tokenizer import TokenMemory
 
 _PIECE = 1 << 22
 
@@ -212,6 +215,7 @@ class TrainingInputs:
     validation: Documents | None = None
     lines: Sequence[str] | None = None  # the names of the labels with alternative names after tabs
     hierarchy: LabelHierarchy | None = None  # the broader terms of the labels, which the model keeps
+    tokens: "TokenMemory | None" = None  # tokens of earlier trainings
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
         """Check that the data fit together and are the same on all ranks; return their checksums."""

@@ -107,7 +107,9 @@ class TrainingSteps:
     def tokenizer(self) -> "TextTokenizer":
         from xmc_tf.encoder import TextTokenizer
 
-        return TextTokenizer.load(self._tokenizer_in)
+        tokenizer = TextTokenizer.load(self._tokenizer_in)
+        tokenizer.memory = self.inputs.tokens
+        return tokenizer
 
     @cached_property
     def store(self) -> TokenStore:

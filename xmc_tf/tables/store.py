@@ -204,7 +204,7 @@ class TableStore:
         tables = ("meta", "documents", "labels", "document_labels", "features", "bad_rows", "run_predictions")
         found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         with self.writing() as write:
-            for table in (name for name in tables if name in found):
+            for table in (name for name in (*tables, "text_tokens") if name in found):
                 write.execute(f"DELETE FROM {table}")
             self.put_meta(about)
 
