@@ -1,4 +1,4 @@
-"""Texts whose words tell their labels, in all the forms that a classifier takes, and stand-ins for pandas' classes."""
+"""Texts whose words tell their labels, in all the forms that a classifier takes."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -29,20 +29,6 @@ def features(lists, seed=0):
     """Features of which the first tell the topics."""
     draw = np.random.default_rng(seed)
     return np.hstack([3 * indicators(lists).toarray(), draw.random((len(lists), 4))]).astype(np.float32)
-
-
-class Series:
-    """What the classifier and scikit-learn use of a pandas Series."""
-
-    def __init__(self, values):
-        self._values = np.empty(len(values), dtype=object)
-        self._values[:] = values
-
-    def __len__(self):
-        return len(self._values)
-
-    def to_numpy(self):
-        return self._values
 
 
 def small(**params):

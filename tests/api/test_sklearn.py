@@ -1,6 +1,8 @@
 """``XMCClassifier``: documents, labels, scores and parameters."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.sparse import coo_matrix, csr_array, csr_matrix, issparse
 from sklearn.base import clone
@@ -16,7 +18,6 @@ from tests.api.sklearn_data import (
     TEXTS,
     TOPICS,
     X_TEST,
-    Series,
     X,
     indicators,
     small,
@@ -76,7 +77,7 @@ def test_entries_of_a_sparse_matrix_are_labels_whatever_their_value():
     assert (small().fit(X, weights).decision_function(X_TEST) != expected).nnz == 0
 
 
-@pytest.mark.parametrize("y", [ONE, np.array(ONE), Series(ONE)])
+@pytest.mark.parametrize("y", [ONE, np.array(ONE), pd.Series(ONE), pl.Series(ONE)])
 def test_one_name_per_document(y):
     found = small().fit(X, y)
     predicted = found.predict(X_TEST)

@@ -1,7 +1,7 @@
-"""The flavour of MLflow: what MLflow calls, and, where it is installed, MLflow itself."""
+"""The flavour of MLflow: what MLflow calls, and MLflow itself."""
 
-from importlib.util import find_spec
-
+import mlflow
+import pandas as pd
 import pytest
 
 import xmc_tf.mlflow
@@ -13,7 +13,7 @@ TEXTS = ["soup with fresh herbs", "herbs for a garden", "bread and soup"] * 4
 
 @pytest.fixture(scope="module")
 def model():
-    frame = {"title": TEXTS, "topic": ["cooking", "gardening", "cooking"] * 4}
+    frame = pd.DataFrame({"title": TEXTS, "topic": ["cooking", "gardening", "cooking"] * 4})
     return XRLinear.train(frame, text="title", labels="topic", label_names=False)
 
 
@@ -26,13 +26,12 @@ def test_the_function_that_mlflow_finds_returns_labels_and_scores(model, tmp_pat
     assert len(function.predict(TEXTS[:1])[0]) == 2  # of two labels
 
 
-@pytest.mark.skipif(find_spec("mlflow") is None, reason="MLflow is not installed: the folder was not written by it")
 def test_mlflow_saves_and_loads(model, tmp_path):
-    import mlflow
-
     xmc_tf.mlflow.save_model(model, tmp_path / "saved")
     function = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
     assert function.predict(TEXTS[:1], params={"k": 1})[0][0]["label"] == "cooking"
+    frame = pd.DataFrame({"title": TEXTS[:2], "other": [1, 2]})
+    assert function.predict(frame) == function.predict(TEXTS[:2])
     assert xmc_tf.mlflow.load_model(str(tmp_path / "saved")).names == model.names
     refused("is not a folder", xmc_tf.mlflow.save_model, model, tmp_path / "saved" / "MLmodel")
     refused("is not empty", xmc_tf.mlflow.save_model, model, tmp_path / "saved")

@@ -135,19 +135,8 @@ def _records(_, rows):
     return [{"text": text, "label": label} for text, label in rows]
 
 
-class _Column(list):
-    def to_list(self):  # of pandas and Polars
-        return list(self)
-
-
-class _Frame:
-    columns = ("text", "label")
-
-    def __init__(self, rows):
-        self._rows = rows
-
-    def __getitem__(self, name):
-        return _Column(row[self.columns.index(name)] for row in self._rows)
+def _of_package(name):
+    return lambda folder, rows: pytest.importorskip(name).DataFrame(_mapping(folder, rows))
 
 
 def _arrow(folder, rows):
@@ -170,7 +159,8 @@ FILES = {
     "Annif's folder of labels": _annif(".key", "{0}\n"), "PECOS's folder": _pecos,
 }  # fmt: skip
 FRAMES = {
-    "dictionary": _mapping, "list of records": _records, "DataFrame": lambda _, rows: _Frame(rows), "Arrow": _arrow,
+    "dictionary": _mapping, "list of records": _records, "pandas": _of_package("pandas"),
+    "Polars": _of_package("polars"), "Arrow": _arrow,
 }  # fmt: skip
 
 
