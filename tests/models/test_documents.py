@@ -1,8 +1,12 @@
 """Every method with every form of documents and labels, and what people try that is none."""
 
 import logging
+from io import StringIO
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -24,73 +28,6 @@ MATRIX = csr_matrix(np.array([[name in labels for name in NAMES] for labels in L
 PARAMS = XRLinearParams(tfidf=TfidfParams.plain(min_df=1))
 
 
-class _Missing:
-    """pandas' NA: a comparison with it is neither true nor false."""
-
-    def __ne__(self, other):
-        raise TypeError("boolean value of NA is ambiguous")
-
-    __hash__ = None
-
-    def __repr__(self):
-        return "<NA>"
-
-
-class Series:
-    """What a Series of pandas and Polars has in common: a name, and values that are not Python's own."""
-
-    def __init__(self, values, name=None):
-        self._values, self.name = list(values), name
-
-    def __len__(self):
-        return len(self._values)
-
-    def __iter__(self):
-        return iter(self.to_list())
-
-    def to_list(self):
-        return [_Missing() if value is None else value for value in self._values]
-
-    def to_numpy(self):
-        found = np.empty(len(self), object)
-        found[:] = self.to_list()
-        return found
-
-
-class Frame:
-    """What DataFrames of pandas and Polars have in common."""
-
-    def __init__(self, columns):
-        self.columns, self._columns = list(columns), columns
-        self.shape = (len(next(iter(columns.values()))), len(columns))
-
-    def __len__(self):
-        return self.shape[0]
-
-    def __getitem__(self, name):
-        return Series(self._columns[name], name)
-
-    def to_numpy(self):
-        return np.array([list(column) for column in self._columns.values()]).T
-
-    def collect_schema(self):
-        return self.columns
-
-
-class LazyFrame(Frame):
-    """What Polars reads when it is asked to; its columns cannot be read before."""
-
-    def __getitem__(self, name):
-        raise TypeError("a LazyFrame has no columns yet")
-
-    def collect(self):
-        return Frame(self._columns)
-
-
-def _arrow(columns):
-    return pytest.importorskip("pyarrow").table(columns)
-
-
 def _file(texts, folder):
     path = folder / "texts.txt"
     path.write_text("".join(f"{text}\n" for text in texts))
@@ -98,15 +35,20 @@ def _file(texts, folder):
 
 
 COLUMNS = {"title": TITLES, "subjects": JOINED}
-FRAMES = {"dictionary": dict, "frame": Frame, "lazy": LazyFrame, "arrow": _arrow, "rows": lambda _: ROWS}
+FRAMES = {
+    "dictionary": dict, "pandas": pd.DataFrame, "Polars": pl.DataFrame, "lazy": pl.LazyFrame, "Arrow": pa.table,
+    "Arrow's batch": pa.RecordBatch.from_pydict, "rows": lambda _: ROWS,
+}  # fmt: skip
 TEXTS = {
     "list": list,
     "array": np.array,
     "column": lambda texts: np.array(texts, dtype=object)[:, None],
-    "series": Series,
+    "pandas": pd.Series,
+    "Arrow in pandas": lambda texts: pd.Series(texts, dtype="string[pyarrow]"),
+    "Polars": pl.Series,
     "generator": lambda texts: (text for text in texts),
     "bytes": lambda texts: [text.encode() for text in texts],
-    "arrow": lambda texts: _arrow({"text": texts})["text"],
+    "arrow": lambda texts: pa.table({"text": texts})["text"],
     "file": None,
 }
 LISTS = {
@@ -114,12 +56,13 @@ LISTS = {
     "sets": lambda: list(map(set, LABELS)),
     "arrays": lambda: list(map(np.array, LABELS)),
     "generator": lambda: (iter(labels) for labels in LABELS),
-    "series": lambda: Series(LABELS),
+    "pandas": lambda: pd.Series(LABELS),
+    "Polars": lambda: pl.Series(LABELS),
     "joined": lambda: JOINED,
-    "joined series": lambda: Series(JOINED),
+    "joined in pandas": lambda: pd.Series(JOINED),
     "bars": lambda: ["|".join(labels) for labels in LABELS],
-    "indicators": lambda: Frame({name: MATRIX.toarray()[:, at] for at, name in enumerate(NAMES)}),
-    "indicators as texts": lambda: Frame({name: _zeros_and_ones(at) for at, name in enumerate(NAMES)}),
+    "indicators": lambda: pd.DataFrame({name: MATRIX.toarray()[:, at] for at, name in enumerate(NAMES)}),
+    "indicators as texts": lambda: pl.DataFrame({name: _zeros_and_ones(at) for at, name in enumerate(NAMES)}),
 }
 
 
@@ -183,7 +126,7 @@ def test_labels_in_every_form(model, other, classifier, form):
 
 
 def test_single_labels_and_numbers(classifier):
-    for labels in (["a", "b", "a", "b"], np.array(["a", "b", "a", "b"]), Series(["a", "b", "a", "b"])):
+    for labels in (["a", "b", "a", "b"], np.array(["a", "b", "a", "b"]), pd.Series(["a", "b", "a", "b"])):
         assert XRLinear.train(TITLES, labels, params=PARAMS).names == ["a", "b"]
     for labels in ([7, 12, 7, 12], np.array([7, 12, 7, 12]), [[7], [12], [7], [12]], [7.0, 12, None, 12]):
         assert XRLinear.train(TITLES, labels, params=PARAMS).names == ["12", "7"]
@@ -211,6 +154,93 @@ def test_tables_in_every_form(model, framed, other, classifier, form):
     fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(FRAMES[form](COLUMNS), "subjects")
     assert fitted.predict(FRAMES[form](COLUMNS)) == classifier.predict(TITLES)
     assert fitted.score(FRAMES[form](COLUMNS), "subjects") == classifier.score(TITLES, LABELS)
+
+
+TOPICS = ["baking", "gardening"] * 2
+NUMBERED = pd.read_csv(StringIO("rye bread,baking\nherbs in pots,gardening\n"), header=None)
+DATA = pd.DataFrame({"title": TITLES, "topic": TOPICS, "subjects": JOINED})
+EXPLODED = DATA.assign(subjects=LABELS).explode("subjects")
+# Documents, their labels, and how `fit` reads them: as one label per document ("one"), lists, or a matrix. All have the
+# labels "baking" and "gardening", or those and "bread".
+OWN_WAYS = {
+    "names of columns that are numbers": (NUMBERED, 1, "lists"),
+    "NumPy's numbers": (NUMBERED, np.int64(1), "lists"),
+    "several columns of numbers": (pd.DataFrame({0: TITLES, 1: JOINED, 2: TOPICS}), [1, 2], "lists"),
+    "a column by its position": (DATA[["title", "topic"]], 1, "lists"),
+    "Series named by numbers": (NUMBERED[0], NUMBERED[1], "one"),
+    "levels of column names": (pd.concat({"doc": DATA}, axis=1)[[("doc", "title"), ("doc", "subjects")]],
+                               ("doc", "subjects"), "lists"),
+    "columns of the same name": (pd.concat([DATA, DATA[["topic"]]], axis=1), "subjects", "lists"),
+    "an index of several levels": (DATA.set_index(["topic", "title"], drop=False), "subjects", "lists"),
+    "an index in another order": (DATA[::-1], "subjects", "lists"),
+    "a missing label": (DATA.title, pd.Series(["baking", None, "baking", "gardening"]), "one"),
+    "a missing label in a list": (TITLES, ["baking", float("nan"), "", "gardening"], "one"),
+    "a missing label in Polars": (pl.Series(TITLES), pl.Series(["baking", "gardening", None, None]), "one"),
+    "a missing label in a table": (DATA.replace({"topic": "baking"}, None).fillna("baking"), "topic", "lists"),
+    "missing lists": (DATA.assign(subjects=[LABELS[0], None, [], LABELS[3]]), "subjects", "lists"),
+    "a category": (DATA.title, DATA.topic.astype("category"), "one"),
+    "a category in a table": (DATA.astype({"topic": "category"}), "topic", "lists"),
+    "columns of Arrow": (DATA.convert_dtypes(dtype_backend="pyarrow"), "subjects", "lists"),
+    "lists of Arrow": (DATA.title, pd.Series(LABELS, dtype=pd.ArrowDtype(pa.list_(pa.string()))), "lists"),
+    "tuples": (DATA.assign(subjects=list(map(tuple, LABELS))), "subjects", "lists"),
+    "sets": (DATA.assign(subjects=list(map(set, LABELS))), "subjects", "lists"),
+    "arrays": (DATA.assign(subjects=list(map(np.array, LABELS))), "subjects", "lists"),
+    "exploded": (EXPLODED, "subjects", "lists"),
+    "lists of groups": (DATA.title, EXPLODED.groupby(level=0).subjects.apply(list), "lists"),
+    "DataFrames of one column": (DATA[["title"]], DATA[["topic"]], "one"),
+    "an index": (DATA.title, pd.Index(TOPICS), "one"),
+    "arrays of pandas": (DATA.title.array, DATA.topic.array, "one"),
+    "indicators": (TITLES, DATA.subjects.str.get_dummies("; "), "matrix"),
+    "indicators of bool": (TITLES, pd.get_dummies(DATA.topic), "matrix"),
+    "nullable indicators": (TITLES, pd.get_dummies(DATA.topic).astype("Int64"), "matrix"),
+    "Polars's lists": (pl.DataFrame({"title": TITLES, "subjects": LABELS}), "subjects", "lists"),
+    "Polars's arrays": (TITLES, pl.Series([["baking", "gardening"]] * 4, dtype=pl.Array(pl.String, 2)), "lists"),
+    "Polars's categories": (pl.DataFrame(DATA).cast({"topic": pl.Categorical}), "topic", "lists"),
+    "an enumeration": (pl.Series(TITLES), pl.Series(TOPICS, dtype=pl.Enum(["baking", "gardening"])), "one"),
+    "a structure": (pl.DataFrame({"doc": [{"title": title} for title in TITLES], "topic": TOPICS}), "topic", "lists"),
+    "Arrow's dictionaries": (pa.table([TITLES, pa.array(TOPICS).dictionary_encode()], ["text", "topic"]), 1, "lists"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", OWN_WAYS)
+def test_what_pandas_polars_and_arrow_make(way):
+    documents, labels, form = OWN_WAYS[way]
+    trained = XRLinear.train(documents, labels, params=PARAMS)
+    assert set(trained.names) - {"bread"} == {"baking", "gardening"}
+    count = trained.predict(documents).shape[0]
+    assert len(trained.best(documents, k=1)) == count
+    columns = isinstance(labels, str | int | tuple)  # which the model remembers
+    measured = trained.evaluate(documents, None if columns else labels, ks=(2,), rows="all")
+    assert measured.at("R", 2) == pytest.approx(1)
+    fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(documents, labels)
+    assert fitted.classes_.tolist() == trained.names
+    predicted = fitted.predict(documents)
+    assert len(predicted) == count
+    assert isinstance(predicted, list if form == "lists" else np.ndarray)
+    assert np.ndim(predicted[0]) == (form != "one")
+    assert 0.4 < fitted.score(documents, labels) <= 1
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "float64", "int64[pyarrow]"])
+def test_a_missing_number_among_labels(dtype):
+    numbers = pd.Series([7, None, 7, 12], dtype=dtype)
+    fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, numbers)
+    assert (fitted.classes_.tolist(), fitted.predict(TITLES)[[0, 3]].tolist()) == ([7, 12], [7, 12])
+    assert fitted.score(TITLES, numbers, sample_weight=[1, 5, 1, 1]) == 1  # of the documents that have a label
+
+
+def test_scores_in_the_form_of_scikit_learn(model, classifier):
+    for some in (TITLES, pd.Series(TITLES[:1])):
+        found = model.predict_proba(some)
+        assert found.has_sorted_indices
+        assert (found != model.predict(some)).nnz == (found != classifier.predict_proba(some)).nnz == 0
+    assert model.predict_proba(TITLES, k=1).nnz == 4
+
+
+def test_no_row(framed):
+    for none in (DATA[:0], DATA.title[:0], pl.DataFrame(DATA)[:0]):
+        assert framed.best(none) == []
+        assert framed.predict(none).shape == (0, 3)
 
 
 def test_one_text_and_one_row(framed):
@@ -246,13 +276,8 @@ def test_the_columns_of_the_training_are_part_of_the_model(framed, tmp_path):
     assert loaded.best({"abstract": ["rye bread"]}, text="abstract", k=1) == loaded.best(["rye bread"], k=1)
     with pytest.raises(InputError, match=r"no column 'subjects', which the model was trained on(.|\n)*labels=\"NAME\""):
         loaded.evaluate({"title": ["rye bread"], "topics": ["baking"]})
-    of_series = XRLinear.train(Series(TITLES, "title"), Series(JOINED, "subjects"), params=PARAMS)
+    of_series = XRLinear.train(pd.Series(TITLES, name="title"), pl.Series("subjects", JOINED), params=PARAMS)
     assert of_series.metadata.columns == framed.metadata.columns
-
-
-class _Index(list):
-    def equals(self, other):
-        return self == other
 
 
 def test_rows_of_one_index_in_another_order_are_mentioned(caplog):
@@ -262,15 +287,17 @@ def test_rows_of_one_index_in_another_order_are_mentioned(caplog):
         ([0, 1, 2, 3], [0, 1, 2, 3], 0),
         ([4, 5, 6, 7], [0, 1, 2, 3], 0),
     ):
-        texts, labels = Series(TITLES), Series(JOINED)
-        texts.index, labels.index = _Index(ours), _Index(theirs)
+        texts, labels = pd.Series(TITLES, ours), pd.Series(JOINED, theirs)
         caplog.clear()
         XRLinear.train(texts, labels, params=PARAMS)
         assert caplog.text.count("the same entries in another order; rows are paired by position") == mentioned
 
 
 def test_missing_texts_are_empty_ones_and_counted(model, classifier, caplog):
-    for texts in (["rye bread", None], Series(["rye bread", None]), np.array(["rye bread", np.nan], object)):
+    missing = (pd.Series, pl.Series, lambda values: pd.Series(values, dtype="string"))
+    for texts in (
+        ["rye bread", None], np.array(["rye bread", np.nan], object), *(of(["rye bread", None]) for of in missing),
+    ):  # fmt: skip
         caplog.clear()
         assert model.best(texts, k=1) == model.best(["rye bread", ""], k=1)
         assert "1 of 2 are missing and count as empty; the first is document 1" in caplog.text
@@ -296,7 +323,8 @@ def test_labels_that_the_model_does_not_know_are_misses(model, caplog):
 def test_features_in_every_form():
     X = np.eye(4, dtype=np.float32)
     expected = XRLinear.train(X, LABELS).predict(X)
-    for form in (csr_matrix(X), X.tolist(), Frame({f"x{at}": X[:, at].tolist() for at in range(4)}), X.astype(int)):
+    frames = (pd.DataFrame(X), pd.DataFrame(X).convert_dtypes(), pd.DataFrame.sparse.from_spmatrix(csr_matrix(X)))
+    for form in (csr_matrix(X), X.tolist(), *frames, pl.DataFrame(X), X.astype(int)):
         assert (XRLinear.train(form, LABELS).predict(form) != expected).nnz == 0
 
 
@@ -346,6 +374,16 @@ def test_documents_that_are_none(framed, documents, message):
         (TITLES, np.array([0.5, 1.5, 2.5, 3.5]), {}, "Unknown label type"),
         (TITLES, np.full((4, 2), 3), {}, "values other than 0 and 1"),
         (TITLES, [[], [], [], []], {}, "contain no label"),
+        (pd.DataFrame({0: TITLES, 1: [None] * 4}), 1, {"text": 0}, "contain no label"),
+        (pd.DataFrame(COLUMNS).iloc[:0], "subjects", {}, "contain no label"),
+        (DATA[["title", "subjects", "title"]], "subjects", {"text": "title"}, "has 2 columns 'title'"),
+        (pl.DataFrame({"a": [1.5, 2], "b": [0, 1], "y": ["c", "d"]}), "y", {}, "no column of texts(.|\\n)*'a'"),
+        (
+            pl.DataFrame({"title": TITLES, "labels": [[{"name": "a"}]] * 4}),
+            "labels",
+            {},
+            "expected: one of labels.*name",
+        ),
     ],
 )
 def test_training_data_that_is_none(train, texts, labels, columns, message):
@@ -355,8 +393,14 @@ def test_training_data_that_is_none(train, texts, labels, columns, message):
 def test_what_a_method_does_not_take(model):
     refused("texts contains features", XTransformer.train, np.eye(4), LABELS)
     refused(r"one document is explained at a time(.|\n)*for text in texts", model.explain, TITLES)
-    with pytest.raises(TypeError, match="'txt'"):
-        XRLinear.train(COLUMNS, "subjects", txt="title")
+    for method, argument, known in (
+        (XRLinear.train, "label_column", "labels"), (XRLinear.train, "txt", "text"), (model.evaluate, "y", "labels"),
+        (model.predict, "text_column", "text"), (model.best, "top_k", "k"), (XTransformer.train, "y", "labels"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"{argument!r}: did you mean {known}=\\?"):
+            method(COLUMNS, **{argument: "title"})
+    with pytest.raises(TypeError, match=r"'label_column'$"):
+        model.predict(TITLES, label_column="subjects")
 
 
 def test_columns_are_joined_and_separators_guessed():

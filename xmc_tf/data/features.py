@@ -5,7 +5,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.in_memory import is_frame, listed
+from xmc_tf.data.in_memory import columns_of, is_frame, listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +62,7 @@ def as_features(features: Any) -> Features:
     if isinstance(features, Features):
         return features
     if is_frame(features):
-        columns = getattr(features, "column_names", None) or getattr(features, "columns", features)
-        features = np.array([listed(features[column]) for column in columns]).T
+        features = np.array([listed(column) for column in columns_of(features)[1]]).T
     elif isinstance(features, list | tuple) and all(np.ndim(row) == 1 and not issparse(row) for row in features):
         features = np.asarray(features)
     if isinstance(features, tuple | list) and len(features) == 2:

@@ -14,6 +14,16 @@ def is_frame(value: Any) -> bool:
     return isinstance(value, Mapping) or (named and (hasattr(value, "__getitem__") or hasattr(value, "to_numpy")))
 
 
+def columns_of(table: Any) -> tuple[list[Any], list[Any]]:
+    """Return the names and the columns of a table; several columns of pandas may have the same name."""
+    if hasattr(table, "column_names"):  # PyArrow
+        return list(table.column_names), list(table.columns)
+    names = list(getattr(table, "columns", table))
+    if hasattr(table, "iloc"):
+        return names, [table.iloc[:, at] for at in range(len(names))]
+    return names, [table[name] for name in names]
+
+
 def as_columns(table: Any) -> Any:
     """Convert a list of dictionaries to a dictionary of columns, and collect a LazyFrame; keep other data unchanged."""
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # Polars' LazyFrame

@@ -2,8 +2,9 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
@@ -11,8 +12,9 @@ from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.in_memory import as_columns, is_frame, is_listing, listed, plain
+from xmc_tf.data.in_memory import as_columns, columns_of, is_frame, is_listing, listed, plain
 from xmc_tf.data.text import LazyTexts, TextFile, Texts
+from xmc_tf.params.values import nearest
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = (str, bytes)
@@ -128,7 +130,7 @@ class FrameColumns(TypedDict, total=False):
         >>> model = XRLinear.train(frame, text="title", labels="subjects", label_separator="|")
     """
 
-    text: str | Sequence[str]
+    text: str | int | Sequence[str | int]
     """Name of the text column, or several names of columns that are joined (default: as in training; for training,
     the column ``text`` or a guess)."""
 
@@ -188,7 +190,7 @@ def read_documents(
     """
     columns = columns or {}
     if unknown := set(columns) - set(FrameColumns.__annotations__):
-        raise TypeError(f"unexpected argument {min(unknown)!r}")
+        raise unexpected_argument(min(unknown), ["labels", *FrameColumns.__annotations__])
     if documents is None:
         raise InputError(f"{name} is None", expected="texts, features or a DataFrame")
     _warn_of_order(documents, labels, name, labels_name)
@@ -218,6 +220,20 @@ def read_documents(
 
     used = TrainedColumns((named,), _series_name(labels), found.separator)
     return ReadDocuments(texts, features, found, used)
+
+
+# Names that other libraries and our flags have for arguments.
+_MEANT = {
+    "label_column": "labels", "target": "labels", "y": "labels", "text_column": "text", "separator": "label_separator",
+    "sep": "label_separator", "top_k": "k", "n_jobs": "threads",
+}  # fmt: skip
+
+
+def unexpected_argument(name: str, known: Collection[str]) -> TypeError:
+    """Return the error for an unexpected keyword argument; it suggests a known one of similar name or meaning."""
+    meant = _MEANT | {one: one for one in known}
+    close = meant.get(nearest(name, meant) or "", "")
+    return TypeError(f"unexpected argument {name!r}" + (f": did you mean {close}=?" if close in known else ""))
 
 
 def documents_of_source(
@@ -313,20 +329,22 @@ def _as_table(documents: Any) -> Any:
 
 
 def _column_names(documents: Any, labels: Any, columns: FrameColumns) -> tuple[Any, FrameColumns]:
-    """Return the arguments with names of columns as texts: of pandas' levels, and of several label columns."""
+    """Return the arguments with names of columns as texts: numbers, pandas' levels, and several label columns."""
     if not is_frame(documents):
         return labels, columns
     from xmc_tf.tables.reading.structured import column_name
 
-    names = list(getattr(documents, "column_names", None) or getattr(documents, "columns", documents))
-    if isinstance(labels, tuple) and labels in names:
+    names, found = columns_of(documents)
+    if isinstance(labels, Integral) or (isinstance(labels, tuple) and labels in names):
         labels = column_name(labels)
-    elif isinstance(labels, list | tuple) and labels and all(isinstance(one, str | tuple) for one in labels):
-        each = all(one in names for one in labels) and len(labels) != len(documents[names[0]])
+    elif isinstance(labels, list | tuple) and labels and all(isinstance(one, str | tuple | Integral) for one in labels):
+        each = all(one in names for one in labels) and len(labels) != len(found[0])
         labels = ",".join(map(column_name, labels)) if each else labels
-    if isinstance(text := columns.get("text"), tuple | list):
-        levels = isinstance(text, tuple) and text in names
-        columns = {**columns, "text": column_name(text) if levels else [column_name(one) for one in text]}
+    text: Any = columns.get("text")
+    if isinstance(text, Integral) or (isinstance(text, tuple) and text in names):
+        columns = {**columns, "text": column_name(text)}
+    elif isinstance(text, tuple | list):
+        columns = {**columns, "text": [column_name(one) for one in text]}
     return labels, columns
 
 
@@ -334,7 +352,8 @@ def _is_numeric(frame: Any) -> bool:
     from xmc_tf.tables.reading.structured import Frame
 
     rows = [row.cells for row, _ in zip(Frame(frame).records(), range(_SAMPLE), strict=False)]  # type: ignore[union-attr]
-    return bool(rows) and all(isinstance(cell, bool | int | float) for cells in rows for cell in cells)
+    kinds = {type(cell) for cells in rows for cell in cells} - {type(None)}  # a missing number
+    return bool(kinds) and all(issubclass(kind, bool | int | float) for kind in kinds)
 
 
 def _read_frame(
@@ -345,14 +364,23 @@ def _read_frame(
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData
     from xmc_tf.tables.reading.sources import open_source
+    from xmc_tf.tables.reading.structured import column_name
 
-    text, named = columns.get("text"), isinstance(labels, str)
+    text: Any = columns.get("text")
+    named = isinstance(labels, str)
     options = ColumnOptions(
         [text] if isinstance(text, str) else text, labels if named else None, columns.get("label_separator"),
         trained=trained, keep_na=columns.get("keep_na_labels", False), fold=columns.get("fold_labels", False),
         python=True,
     )  # fmt: skip
     texts, own, used, _ = documents_of_source(open_source(frame), options, labelled=named or labelled)
+    guessed = {name: column for name, column in zip(*columns_of(frame), strict=True) if column_name(name) in used.texts}
+    if text is None and trained is None and _is_numeric(guessed):
+        raise InputError(
+            f"{names[0]} has no column of texts", expected="a column of texts, or features and labels apart",
+            received=f"numbers in column {used.texts[0]!r}",
+            fix="pass frame.drop(columns=...) as features and frame[...] as labels; for numbers as texts, name text=",
+        )  # fmt: skip
     if empty := texts.count(""):
         _LOG.warning(
             "%s: %s of %s documents have no text, the first is document %s", names[0], f"{empty:,}", f"{len(texts):,}",
@@ -371,8 +399,11 @@ def _read_frame(
 
 
 def _series_name(values: Any) -> str | None:
+    """Return the name of a Series of pandas or Polars, in which it may be a number or "" for none."""
+    from xmc_tf.tables.reading.structured import column_name
+
     name = getattr(values, "name", None)
-    return name if isinstance(name, str) and hasattr(values, "to_list") else None
+    return column_name(name) or None if name is not None and hasattr(values, "to_list") else None
 
 
 def _read_labels(labels: Any, separator: str | None, name: str, columns: FrameColumns, training: bool) -> "LabelData":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 
-Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] | str
+Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] | str | int
 """Labels in any accepted form: a matrix, lists of names, texts with separators, or the name of a column."""
 
 

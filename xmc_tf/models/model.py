@@ -14,7 +14,7 @@ from xmc_tf.data import Features, chosen_labels
 from xmc_tf.data.features import as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel, bounded_post_processor, decide
-from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
+from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents, unexpected_argument
 from xmc_tf.models.incremental.training_data import ROWS, UNSEEN, TrainedDocuments
 from xmc_tf.models.labels import Labels, measurable, true_labels
 from xmc_tf.models.metadata import ModelMetadata
@@ -85,6 +85,8 @@ def read_keywords(
     """Split keyword arguments into options, DataFrame columns, and the labels that may be predicted (None: all)."""
     columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
     options = {name: value for name, value in keywords.items() if name not in columns}
+    if unknown := set(options) - set(PredictionKeywords.__annotations__):
+        raise unexpected_argument(min(unknown), PredictionKeywords.__annotations__)
     only_labels = options.pop("only_labels", None)
     if (k := options.pop("k", None)) is not None:
         if options.get("only_topk") is not None:
@@ -182,6 +184,21 @@ class Model(ABC):
                 found = found if decision.threshold is None else drop_below(found, decision.threshold)
             parts.append(found)
         return stacked(parts, self.nr_labels)
+
+    def predict_proba(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
+        """Return the same scores as :meth:`predict`, in the form of scikit-learn: each row sorted by label.
+
+        Only the best labels have entries; ``toarray()`` gives an array of documents × labels. The scores are calibrated
+        probabilities if the model was trained to predict them.
+
+        Args:
+            texts: documents, as in :meth:`predict`.
+            X: features, as in :meth:`predict`.
+            **options: as in :meth:`predict`.
+        """
+        found = self.predict(texts, X, **options)
+        found.sort_indices()
+        return found
 
     @abstractmethod
     def _checked(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> tuple[Any, Features | None]:

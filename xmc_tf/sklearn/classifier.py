@@ -242,8 +242,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """Return the quality of ``predict``: the mean F1 score per document, or the accuracy for single labels.
 
         The F1 score is ``f1_score(y, predict(X), average="samples", zero_division=1)``. The accuracy is returned if
-        ``fit`` received one label per document (not lists). scikit-learn's default for multi-label problems, subset
-        accuracy, is not used: it counts a document only if all its labels are right, which is rare with many labels.
+        ``fit`` received one label per document (not lists), of the documents that have a label. scikit-learn's default
+        for multi-label problems, subset accuracy, is not used: it counts a document only if all its labels are right,
+        which is rare with many labels.
 
         Args:
             X: documents: texts or features, as in ``fit``.
@@ -251,15 +252,16 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
             sample_weight: weight of each document; None: equal weights.
         """
         check_is_fitted(self)
-        if self._targets.single:
-            y = self._read(X, y).labelled().values if isinstance(y, str) else y
-            return float(super().score(X, y, sample_weight))
         read = self._read(X, check_targets(y))
+        found = read_labels(self.predict(X if read.texts is None else read.texts), "", "y")
+        check_pair(read.documents, read.labelled(), "X", "y")
+        if self._targets.single and not read.labelled().is_matrix:
+            labels = read.labelled().lists
+            right = [own == best for own, best in zip(labels, found.lists, strict=True)]
+            weights = np.array(list(map(bool, labels))) * (1 if sample_weight is None else np.asarray(sample_weight))
+            return float(np.average(right, weights=weights))
         truth, sizes = true_matrix(read.labelled(), self._targets)
-        check_pair(read.documents, truth, "X", "y")
-        predicted, _ = true_matrix(
-            read_labels(self.predict(X if read.texts is None else read.texts), "", "y"), self._targets
-        )
+        predicted, _ = true_matrix(found, self._targets)
         hits = np.asarray(predicted.multiply(truth).sum(axis=1)).ravel()
         total = sizes + np.diff(predicted.indptr)
         f1 = np.where(total > 0, 2 * hits / np.maximum(total, 1), 1.0)

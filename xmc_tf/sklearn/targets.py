@@ -59,8 +59,9 @@ def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
     """Return the labels of the training documents, and their matrix of documents × labels."""
     form, values = found.form, found.values
     if form == SINGLE:
-        classes, numbers = np.unique(np.asarray(values), return_inverse=True)
-        targets, Y = Targets(form, classes), _matrix(numbers, np.arange(len(values) + 1), len(classes))
+        classes, numbers = np.unique(np.asarray([one for one in values if one is not None]), return_inverse=True)
+        targets = Targets(form, classes)
+        Y = _matrix(numbers, _pointers(one is not None for one in values), len(classes))
     elif form == LISTS:
         classes, numbers = np.unique(_as_array(values), return_inverse=True)
         targets = Targets(form, classes, separator=found.separator)
@@ -106,9 +107,10 @@ def check_targets(y: Any) -> Any:
                 "(n_samples,), for example using ravel().", DataConversionWarning, stacklevel=4,
             )  # fmt: skip
         if values.dtype.kind in "biufc":
-            assert_all_finite(values, input_name="y")
+            # In a Series, NaN stands for a missing label.
+            assert_all_finite(values, input_name="y", allow_nan=values is not y)
             if values.ndim == 1 or values.shape[1] == 1:
-                check_classification_targets(values.ravel())
+                check_classification_targets(values[~np.isnan(values)])
     return y
 
 

@@ -468,6 +468,11 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
     for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
         if candidates.count(one) == 1:
             return candidates.index(one)
+    if (count := lower.count(wanted.strip().lower())) > 1:
+        raise InputError(
+            f"{name} has {count} columns {wanted[:80]!r}", expected="a name that one column has",
+            received=", ".join(columns[:20]), fix="rename them, or choose one by its number, from 0",
+        )  # fmt: skip
     if wanted.isascii() and wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(columns):
         return int(wanted)
     problem = f"{name} has no column {wanted[:80]!r}"

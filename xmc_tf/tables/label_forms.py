@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.in_memory import is_frame, is_listing, listed, plain
+from xmc_tf.data.in_memory import columns_of, is_frame, is_listing, listed, plain
 from xmc_tf.tables.label_cells import apart_sentence, label_separator, labels_in, separator_sentence
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class LabelData:
     """The labels of documents, and the form in which they were passed."""
 
     form: str  # one of the four forms
-    values: Any  # an array of labels, a list of the labels of each document, or a matrix
+    values: Any  # labels (None: missing), a list of the labels of each document, or a matrix
     columns: np.ndarray | None = None  # names of the columns of a dense matrix
     separator: str = ""  # between the labels of a document, if they were one text
     name: str = "labels"  # of the argument, for messages
@@ -45,7 +45,9 @@ class LabelData:
     @property
     def lists(self) -> list[list[Any]]:
         """The labels of each document as a list of names or integers. Matrices have no such lists."""
-        return [[label] for label in listed(self.values)] if self.form == SINGLE else self.values
+        if self.form != SINGLE:
+            return self.values
+        return [[] if label is None else [label] for label in listed(self.values)]
 
     @property
     def names(self) -> list[list[str]]:
@@ -100,8 +102,7 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
     if texts and separator:
         cut = [[] if value is None else labels_in(value, separator) for value in values]
         return LabelData(LISTS, cut, None, separator, name)
-    lists = [[] if value is None or value == "" else [value] for value in values]
-    return LabelData(SINGLE, values, name=name) if all(lists) else LabelData(LISTS, lists, name=name)
+    return LabelData(SINGLE, [None if value == "" else value for value in values], name=name)
 
 
 def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
@@ -119,11 +120,11 @@ def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
 
 def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
     """Convert a DataFrame to a matrix and its column names; a single column without ``to_numpy`` becomes a list."""
-    columns = list(getattr(frame, "column_names", None) or getattr(frame, "columns", frame))
+    names, columns = columns_of(frame)
     if len(columns) == 1 and not hasattr(frame, "to_numpy"):
-        return listed(frame[columns[0]]), None
-    matrix = frame.to_numpy() if hasattr(frame, "to_numpy") else np.array([listed(frame[one]) for one in columns]).T
-    return matrix, np.asarray([str(column) for column in columns])
+        return listed(columns[0]), None
+    matrix = frame.to_numpy() if hasattr(frame, "to_numpy") else np.array(list(map(listed, columns))).T
+    return matrix, np.asarray(list(map(str, names)))
 
 
 def _whole(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import MOST_BYTES, parse_json
 from xmc_tf.common.process.extras import pip_install
-from xmc_tf.data.in_memory import listed, plain
+from xmc_tf.data.in_memory import columns_of, listed, plain
 from xmc_tf.tables.connections import foreign_database
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.text_files import (
@@ -180,9 +180,8 @@ class Frame(TableReader):
 
     def __init__(self, frame: Any) -> None:
         self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
-        names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", frame)
-        self._frame, self.columns = frame, [column_name(name) for name in names]
-        self._columns = [listed(frame[name]) for name in names]
+        names, columns = columns_of(frame)
+        self.columns, self._columns = list(map(column_name, names)), list(map(listed, columns))
         self.size = len(self._columns[0]) if self._columns else 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
