@@ -120,6 +120,7 @@ def test_commands(annif):
         assert 0 < score <= 1
     measured = annif("eval", "ours", "train.tsv")
     assert float(measured.split("NDCG:")[1].split()[0]) > 0.9
+    assert annif("suggest", "ours", text="j") == ""
     before = annif("suggest", "ours", text="basil and gravy")
     annif("train", "--cached", "--jobs", "1", "ours")
     assert annif("suggest", "ours", text="basil and gravy") == before
@@ -141,7 +142,8 @@ def test_learning_documents_and_a_subject_that_the_vocabulary_has_gained(annif):
     (annif.folder / "more.ttl").write_text(_turtle() + more + "\n")
     uris = [f"<http://example.org/{name}>" for name in ("glaciers", "music")]
     (annif.folder / "new.tsv").write_text(f"a crevasse on day 3\t{uris[0]}\nan opera of day 4\t{uris[1]}\n")
-    annif("train", "learns", "train.tsv")
+    annif("train", "-b", "xmc_tf.cluster_k=5", "learns", "train.tsv")
+    assert "cluster_k is not a setting and has no effect" in (annif.folder / "stderr").read_text()
     annif("load-vocab", "v", "more.ttl")
     annif("learn", "learns", "new.tsv")
     assert _first(annif("suggest", "learns", text="the crevasse"))[0] == "glaciers"

@@ -123,6 +123,21 @@ def test_suggestions_are_a_matrix_of_documents_and_subjects(trained, backend):
     assert (trained.suggest("my kitten", "a new song", "") != found).nnz == 0
 
 
+def test_a_text_without_a_known_word_brings_no_suggestions(trained):
+    found = trained.suggest("j", "", "zxqv jklm", "a song", "rye", "the kitten j")  # music has a name, but no document
+    assert [NAMES[row.argmax()] if row.nnz else None for row in found] == [None, None, None, "music", "bread", "cats"]
+
+
+def test_settings_of_other_backends_are_named(backend, tmp_path):
+    made = backend(project_of(tmp_path / "p"), min_df=1, effort="fast", name="P", language="en", cluster_k=9, ngrams=1)
+    (tmp_path / "p" / "xmc_tf-model").mkdir()  # as a training that was interrupted leaves it
+    made._train(corpus_of(DOCUMENTS), {**made.params, "max_depth": 2})
+    assert [one for one in made.said if "has no effect" in one] == [
+        "cluster_k is not a setting and has no effect", "max_depth is not a setting and has no effect",
+        "ngrams is not a setting and has no effect: did you mean ngram?",
+    ]  # fmt: skip
+
+
 def test_only_some_subjects_are_suggested(trained, backend, tmp_path, monkeypatch):
     path = tmp_path / "chosen.txt"
     for line, name in ((f"<{URI('cats')}>", "cats"), ("sauces", "sauces")):
@@ -140,7 +155,7 @@ def test_documents_and_a_subject_that_the_vocabulary_has_gained_are_learned(back
     project = project_of(tmp_path / "p", analyzer="stemmer")
     last = project.subjects.pop()
     made = backend(project, min_df=1, effort="fast", probabilities="false")
-    made._train(corpus_of(DOCUMENTS), made.params)
+    made._train(corpus_of([*DOCUMENTS, ("bread of an opera", {0})]), made.params)
     project.subjects.append(last)
     made._learn(corpus_of([("operas of day 4", {5}), ("an opera", {5})]), made.params)
     assert [NAMES[at] for at in made.suggest("the operas", limit=1).indices] == ["music"]  # the stem is known

@@ -26,6 +26,15 @@ def test_the_function_that_mlflow_finds_returns_labels_and_scores(model, tmp_pat
     assert len(function.predict(TEXTS[:1])[0]) == 2  # of two labels
 
 
+def test_mlflow_registers(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "runs").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow's default is a database, which mlflow-skinny lacks
+    with mlflow.start_run():
+        xmc_tf.mlflow.log_model(model, "subjects", registered_model_name="subjects")
+    assert xmc_tf.mlflow.load_model("models:/subjects/1").names == model.names
+    assert mlflow.pyfunc.load_model("models:/subjects/1").predict(TEXTS[:1])[0][0]["label"] == "cooking"
+
+
 def test_mlflow_saves_and_loads(model, tmp_path):
     xmc_tf.mlflow.save_model(model, tmp_path / "saved")
     function = mlflow.pyfunc.load_model(str(tmp_path / "saved"))

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -11,11 +12,15 @@ from scipy.sparse import csr_array
 from xmc_tf.annif.subjects import analysis_of, chosen_subjects, subject_names
 from xmc_tf.annif.training import read_training_files, train_model, write_training_files
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params.values import nearest
 
 _MODEL = "xmc_tf-model"
+# The settings in projects.cfg that Annif itself reads.
+_OF_PROJECTS = {"access", "allow_learn", "analyzer", "backend", "language", "name", "transform", "vocab"}
 
 
 class XmcBackend(backend.AnnifLearningBackend):
@@ -76,6 +81,7 @@ class XmcBackend(backend.AnnifLearningBackend):
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         folder = Path(self.datadir)
+        self._warn_of_unknown(params)
         if corpus == "cached":
             self.info("Reusing cached training data from previous run.")
         else:
@@ -137,8 +143,11 @@ class XmcBackend(backend.AnnifLearningBackend):
                 only = chosen_subjects(self.project, str(path), self._model.nr_labels)
             except (InputError, OSError) as error:
                 raise ConfigurationException(str(error), backend_id=self.backend_id) from None
+        texts = [analyzed(document.text) for document in documents]
+        features = self._model.features(texts, threads=1, quiet=True) if isinstance(self._model, XRLinear) else None
         found = self._model.predict(
-            [analyzed(document.text) for document in documents],
+            texts,
+            features,
             beam_size=None if beam_size in (None, "") else int(beam_size),
             only_topk=int(params["limit"]),
             # Annif parallelizes over documents in processes.
@@ -147,7 +156,26 @@ class XmcBackend(backend.AnnifLearningBackend):
         )
         shape = (len(documents), len(self.project.subjects))
         scores = np.clip(found.data, 0.0, 1.0).astype(np.float32)
+        if features is not None:
+            scores *= np.repeat(_says_something(self._model, texts, features), np.diff(found.indptr))
         suggestions = csr_array((scores, found.indices, found.indptr), shape=shape)
         suggestions.sort_indices()
         suggestions.eliminate_zeros()
         return SuggestionBatch(suggestions)
+
+    def _warn_of_unknown(self, params: Iterable[str]) -> None:
+        """Warn of settings that have no effect, such as those of another backend."""
+        settings = [*self.DEFAULT_PARAMETERS, "limit"]
+        for name in sorted(set(params) - {*settings, *_OF_PROJECTS}):
+            near = nearest(name, settings)
+            self.warning(f"{name} is not a setting and has no effect" + (f": did you mean {near}?" if near else ""))
+
+
+def _says_something(model: Model, texts: list[str], features: Features) -> np.ndarray:
+    """Return whether each text has a word that the model knows, or mentions a subject."""
+    known: np.ndarray = np.diff(csr_array(features.sparse).indptr) > 0
+    unknown = np.flatnonzero(~known)
+    if model.evidence is not None and len(unknown):
+        mentions = model.evidence.mentions([texts[row] for row in unknown], 1)
+        known[unknown[[] if mentions is None else np.unique(mentions.rows)]] = True
+    return known
