@@ -225,7 +225,8 @@ def _trained_sequences(reader: Reader, parallel: bool) -> dict[str, float]:
         f'data_dir = "{at / "data"}"\ntrain_data = "part_*.npz"\neval_data = "part_*.npz"\nmodel_dir = "{at / name}"\n'
         "n_heads = 2\nn_layers = 1\nembed_dim = 8\nmax_len = 8\nsliding_step = 4\nmask_prob = 0.3\n"
         f"per_device_train_batch_size = {24 // reader.ranks}\nper_device_eval_batch_size = 32\nnum_workers = 1\n"
-        f"model_parallel = {str(parallel).lower()}\nn_epochs = 40\nmax_steps = 300\nlearning_rate = 0.02\ndropout = 0.0\nseed = 1\n"
+        f"model_parallel = {str(parallel).lower()}\nn_epochs = 40\nmax_steps = 300\n"
+        "learning_rate = 0.02\ndropout = 0.0\nseed = 1\n"
     )
     reader.start("module:xmc_tf.sequences.train", "--config", at / f"{name}.toml")
     return dict(json.loads((at / name / "params.json").read_text())["metrics"]["test"])
