@@ -56,10 +56,9 @@ TRIALS = [
     Trial("evaluate -y Y.npz -p P.npz", shows="accuracy"),
     Trial("preprocess build -i labelled.txt -m vectorizer"),
     Trial("sequences prepare clicks.csv -o histories", shows="8 items"),
-    Trial("demo --work demo", "tf"),
-    Trial("train data.csv -m m --model-shortcut some/name", "tf"),
-    Trial("train -t X.txt -y Y.npz -m m --model-shortcut some/name", "tf"),
-    Trial("predict -m hf://some/model -q library", "hub", "not in the cache", 2),
+    Trial("train data.csv -m m --model-shortcut some/name", "tf", "some/name", 2),
+    Trial("train -t X.txt -y Y.npz -m m --model-shortcut some/name", "tf", "some/name", 2),
+    Trial("predict -m hf://some/model -q library", "hub", "some/model", 2),
     Trial("prepare data.parquet -o parquet.sqlite", "tables", "200 documents"),
     Trial(
         "linear train -t X.txt -y Y.npz -m named --labels labels.txt --vocabulary subjects.ttl --language en", "skos"
@@ -68,7 +67,12 @@ TRIALS = [
     Trial("serve model --port 0", "server"),
     Trial("try model --port 0", "server"),
     Trial("launch --np 2 --controller mpi -m xmc_tf.linear.train -t X.txt -y Y.npz -m ranks", "mpi"),
-    Trial(f"sequences train --config {ROOT}/configs/sasrec.toml", "tf"),
+    Trial(
+        f"sequences train --config {ROOT}/configs/sasrec.toml --set data_dir=nothing --set model_dir=next",
+        "tf",
+        "nothing",
+        2,
+    ),
 ]
 
 
