@@ -39,7 +39,7 @@ def one_process(corpus, tmp_path_factory):
     found = contents(out)
     wanted = {"model/features/vocabulary.txt", "model/ranker/ranker/0.model/W.npz", "model/fusion/fusion.json"}
     wanted |= {"model/label_names/names.npz", "model/ensemble/1/ranker/ranker/0.model/W.npz"}
-    wanted |= {f"{name}/tree/C0.npz" for name in ("both", "own")}
+    wanted |= {f"{name}/tree/C0.npz" for name in ("both", "own")} | {"wide/C0.npz"}
     assert wanted <= set(found)
     assert run.ranks[0].result["pieces"] == 0  # in memory
     return found

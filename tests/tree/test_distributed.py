@@ -1,16 +1,18 @@
-"""The tree over ranks is the tree of one process, whatever the ranks; ranks are threads of this process here."""
+"""The tree of any number of threads and ranks is that of one thread; ranks are threads of this process here."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix
 from tests.refusals import refused
 from tests.tree.cases import embeddings
-from xmc_tf.data import as_features
+from xmc_tf.data import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import label_embeddings
+from xmc_tf.tree import kmeans, label_embeddings
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding, label_embeddings_over_ranks
 
@@ -23,15 +25,31 @@ def trees(ranks, given, wanted, threads=1, **more):
     return results_of(on_ranks(ranks, lambda one: build_tree(as_features(given), wanted, one, threads=threads, **more)))
 
 
-@pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
-@pytest.mark.parametrize("rows", [3, 333])
-def test_the_tree_of_one_process(kind, rows):
-    given = embeddings(kind, rows, seed=rows)
-    for wanted in (params(), params(max_leaf_size=1, seed=7, do_sample=True), params(spherical=False)):
-        expected = build_tree(given, wanted)
-        for ranks in (1, 2, 5):
-            for tree in trees(ranks, given, wanted, threads=1 + ranks % 2):
-                assert tree == expected
+@settings(max_examples=25)
+@given(
+    kind=st.sampled_from(["sparse", "dense", "both"]),
+    rows=st.integers(2, 700),
+    columns=st.sampled_from([8, 100, 600, 5000]),  # of more than 4,096 features, sums are made in blocks
+    threads=st.lists(st.integers(1, 6), min_size=1, max_size=3),  # of each rank
+    wide_entries=st.sampled_from([-1, 100, kmeans.WIDE_ENTRIES]),
+    changes=st.sampled_from([{}, {"do_sample": True}, {"spherical": False}, {"max_leaf_size": 1}]),
+    seed=st.integers(0, 1000),
+)
+def test_the_tree_of_one_thread(kind, rows, columns, threads, wide_entries, changes, seed):
+    # Labels with few features of equal weight are about as near to the one half as to the other: any rounding decides.
+    rng = np.random.default_rng(seed)
+    part = csr_matrix((np.ones(5 * rows, np.float32), (columns * rng.random(5 * rows) ** 2).astype(np.int32),
+                       np.arange(0, 5 * rows + 1, 5)), (rows, columns))  # fmt: skip
+    part.sum_duplicates()
+    full = rng.integers(0, 2, (rows, 37)).astype(np.float32)
+    features = {"sparse": as_features(part), "dense": as_features(full), "both": Features(part, full)}[kind]
+    wanted = params(seed=seed, **changes)
+    expected = build_tree(features, wanted)
+
+    def build(one):
+        return build_tree(features, wanted, one, threads=threads[one.rank], wide_entries=wide_entries)
+
+    assert all(tree == expected for tree in results_of(on_ranks(len(threads), build)))
 
 
 def test_labels_without_features_and_sizes_that_do_not_divide():

@@ -1,4 +1,4 @@
-"""Balanced 2-means: every label once, exact halves, a fixed point, the same tree for any number of threads."""
+"""Balanced 2-means: every label once, exact halves, and a fixed point."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from tests.refusals import refused
 from tests.tree.cases import dense, embeddings, sparse
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import kmeans
 from xmc_tf.tree.kmeans import build_tree, sample_rate
 
 KINDS = ["sparse", "dense", "both"]
@@ -87,23 +86,6 @@ def test_every_label_once_and_siblings_of_equal_size(rows, leaf, nr_splits, kind
     assert all(abs(left.size - right.size) <= 1 for left, right in binary_nodes(binary))
     # Grouping changes the levels above the leaves only.
     assert leaf_sets(binary) == leaf_sets(tree)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("do_sample", [False, True])
-@pytest.mark.parametrize("together", [-1, 10**9])
-def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkeypatch):
-    monkeypatch.setattr(kmeans, "WIDE_ENTRIES", together)  # all threads on each node, or a thread per node
-    given = embeddings(kind, 700)
-    one = build_tree(given, params(do_sample=do_sample, threads=1))
-    assert build_tree(given, params(do_sample=do_sample, threads=3)) == one
-
-
-def test_more_features_than_a_block_holds_are_summed_alike_by_any_threads(monkeypatch):
-    given = sparse(500, columns=20_000, density=0.01)
-    one = build_tree(given, params())
-    monkeypatch.setattr(kmeans, "WIDE_ENTRIES", -1)
-    assert build_tree(given, params(threads=3)) == one
 
 
 def test_the_seed_decides():

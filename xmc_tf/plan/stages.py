@@ -7,8 +7,8 @@ import numpy as np
 
 from xmc_tf.collective.optimizers.row_wise.adam import RowAdam, RowMeanAdam
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.lanes import WIDTH
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
-from xmc_tf.rankers.kernels.lanes import WIDTH
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
 from xmc_tf.tree.label_tree import binary_depth, half_bounds, upper_splits

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.lanes import WIDTH, aligned_zeros
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
@@ -19,7 +20,6 @@ from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import SolverSettings, gather
-from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.query_arrays import kernel_form
 

@@ -168,11 +168,12 @@ _place_evenly = kernel(kmeans_nodes.place_evenly)
 def build_tree(
     embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None,
     communicator: Communicator | None = None, *, sub_embeddings: Callable[[], Features] | None = None,
-    min_n_sub_tree: int = 16, threads: int | None = None,
+    min_n_sub_tree: int = 16, threads: int | None = None, wide_entries: int = WIDE_ENTRIES,
 ) -> LabelTree:  # fmt: skip
     """Build the label tree by balanced hierarchical 2-means. All ranks must call this function. ``sub_embeddings``
-    returns the embeddings to use once the labels are split into at least ``min_n_sub_tree`` sub-trees. The tree depends
-    neither on the number of threads nor on the number of ranks.
+    returns the embeddings to use once the labels are split into at least ``min_n_sub_tree`` sub-trees. All threads work
+    on each node where nodes have more than ``wide_entries`` entries. The tree depends neither on this nor on the number
+    of threads or ranks.
     """
     params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
@@ -197,7 +198,7 @@ def build_tree(
             if t == change and sub_embeddings is not None:
                 features = sub_embeddings()  # all ranks compute them
                 level = level_of_nodes(features, level, pool) if level is not None else None
-            level = None if level is None else split_level(share, level, t, depth, params, pool)
+            level = None if level is None else split_level(share, level, t, depth, params, pool, wide_entries)
             progress.add(nr_labels)
     mine = level.entries.order if level is not None else np.zeros(0, np.int64)
     return _tree_of_order(np.concatenate(communicator.allgather(mine)), depth, params)
@@ -230,8 +231,9 @@ def share_of(rank: int, size: int, depth: int) -> RankSubTrees:
 
 
 def split_level(
-    share: RankSubTrees, level: BinaryLevel, t: int, depth: int, params: HierarchicalKMeansParams, pool: ThreadPool
-) -> BinaryLevel:
+    share: RankSubTrees, level: BinaryLevel, t: int, depth: int, params: HierarchicalKMeansParams, pool: ThreadPool,
+    wide_entries: int,
+) -> BinaryLevel:  # fmt: skip
     """Split this rank's part of level ``t`` and return its part of the next level."""
     held, kept = share.holds(t), share.holds(t + 1)
     # A node's random state depends only on the seed and the node's place.
@@ -241,7 +243,7 @@ def split_level(
     shares = np.minimum(filled, np.maximum(2, wanted))
     left = np.empty(level.entries.order.size, np.bool_)
     # Both branches compute the same steps on the same numbers; they differ in which thread does what.
-    if level.nr_nodes >= pool.threads or before[-1] <= WIDE_ENTRIES * level.nr_nodes:
+    if level.nr_nodes >= pool.threads or before[-1] <= wide_entries * level.nr_nodes:
         pool.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, level.entries, params.spherical,

@@ -3,7 +3,8 @@
 Two shortcuts save time without changing the result. Only labels that changed sides are moved between the sums. And a
 label is scored again only if its score may have crossed the border: a score changes by at most the label's norm times
 the distance that the direction moved (`pick_doubtful`). Sums are computed in the order of the labels or by blocks of a
-fixed size, so the tree does not depend on the number of threads.
+fixed size, so the tree does not depend on the number of threads. No sum may be left to `fastmath`: the compiler would
+choose another order in each kernel that a function is compiled into.
 """
 
 from typing import NamedTuple
@@ -11,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.compiled import inner
+from xmc_tf.common.lanes import WIDTH, at, load_at, splat, store_at, total
 from xmc_tf.common.ordering import first_at_least, kth_largest
 
-# Allow sums to be reassociated so that they vectorize; NaN and infinity keep their meaning.
-_FAST = {"reassoc", "contract", "nsz"}
 BLOCK = 4096
 
 
@@ -108,17 +108,25 @@ def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> No
                 sums[j] += weight * entries.dense[label, j - nr_sparse]
 
 
-@inner(fastmath=_FAST)
+@inner
+def _dot(a: np.ndarray, b: np.ndarray) -> np.float32:
+    sums, rest = splat(0.0), np.float32(0.0)
+    whole = a.size - a.size % WIDTH
+    for f in range(0, whole, WIDTH):
+        sums = sums + load_at(a, f) * load_at(b, f)
+    for f in range(whole, a.size):
+        rest += at(a, f) * at(b, f)
+    return total(sums) + rest
+
+
+@inner
 def measure_blocks(halving: Halving, first: int, last: int) -> None:
     """Compute the squared norms of the two sums, block by block."""
-    left_sums, right_sums = halving.left_sums, halving.right_sums
     for block in range(first, last):
-        left = right = np.float32(0.0)
-        for f in range(block * BLOCK, min((block + 1) * BLOCK, left_sums.size)):
-            left += left_sums[f] * left_sums[f]
-            right += right_sums[f] * right_sums[f]
-        halving.block_norms[0, block] = left
-        halving.block_norms[1, block] = right
+        for side in range(2):
+            sums = halving.left_sums if side == 0 else halving.right_sums
+            sums = sums[block * BLOCK : min((block + 1) * BLOCK, sums.size)]
+            halving.block_norms[side, block] = _dot(sums, sums)
 
 
 @inner
@@ -140,18 +148,26 @@ def centroid_weights(entries: LabelEntries, halving: Halving, spherical: bool) -
     return 1.0 / np.sqrt(left) if left > 0.0 else 0.0, 1.0 / np.sqrt(right) if right > 0.0 else 0.0
 
 
-@inner(fastmath=_FAST)
+@inner
 def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, last: int) -> None:
     """Point the direction from the right centroid to the left one; record how far it moved, block by block."""
     left_sums, right_sums, direction = halving.left_sums, halving.right_sums, halving.direction
     of_left, of_right = np.float32(by_left), np.float32(by_right)
+    all_of_left, all_of_right = splat(of_left), splat(of_right)
     for block in range(first, last):
-        distance = np.float32(0.0)
-        for f in range(block * BLOCK, min((block + 1) * BLOCK, direction.size)):
+        low, high = block * BLOCK, min((block + 1) * BLOCK, direction.size)
+        whole = high - (high - low) % WIDTH
+        distances, distance = splat(0.0), np.float32(0.0)
+        for f in range(low, whole, WIDTH):
+            turned = all_of_left * load_at(left_sums, f) - all_of_right * load_at(right_sums, f)
+            moved = turned - load_at(direction, f)
+            distances = distances + moved * moved
+            store_at(direction, f, turned)
+        for f in range(whole, high):
             new = of_left * left_sums[f] - of_right * right_sums[f]
             distance += (new - direction[f]) * (new - direction[f])
             direction[f] = new
-        halving.block_turns[block] = distance
+        halving.block_turns[block] = total(distances) + distance
 
 
 @inner
@@ -184,25 +200,18 @@ def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, 
     return (a + b) + (c + d)
 
 
-@inner(fastmath=_FAST)
-def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
-    total = np.float32(0.0)
-    first = vector.size - dense.shape[1]
-    for j in range(dense.shape[1]):
-        total += dense[label, j] * vector[first + j]
-    return total
-
-
 @inner
 def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
     """Score the members ``todo[low:high]`` by their positions along the direction to the left centroid."""
+    dense = entries.dense.shape[1]
+    nr_sparse = halving.direction.size - dense
     for n in range(low, high):
         i = halving.todo[n]
         row = halving.rows[i]
-        total = _sparse_dot(entries.begin[row], entries.end[row], entries.indices, entries.values, halving.direction)
-        if entries.dense.shape[1] > 0:
-            total += _dense_dot(entries.dense, entries.order[row], halving.direction)
-        halving.scores[i] = total + entries.private[row] * halving.own[i]
+        result = _sparse_dot(entries.begin[row], entries.end[row], entries.indices, entries.values, halving.direction)
+        if dense > 0:
+            result += _dot(entries.dense[entries.order[row]], halving.direction[nr_sparse:])
+        halving.scores[i] = result + entries.private[row] * halving.own[i]
 
 
 @inner

@@ -17,6 +17,7 @@ from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import kmeans
+from xmc_tf.tree.chain_io import save_chain
 
 texts, labels, out = sys.argv[1:]
 over_ranks.DOCUMENTS_PER_PIECE = 20
@@ -48,4 +49,9 @@ for name, X, own in (("both", both, None), ("own", None, dense[: Y.shape[1]])):
     folder.mkdir(exist_ok=True)
     params = HierarchicalKMeansParams(max_leaf_size=2, nr_splits=2)
     cluster_labels(folder, Y, X, params, communicator, label_features=own, threads=1)
+# A number of threads of its own for each rank, and all of them on each node, however small.
+wide = np.random.default_rng(0).integers(0, 2, (2000, 40)).astype(np.float32)
+tree = kmeans.build_tree(wide, params, communicator, threads=1 + communicator.rank, wide_entries=-1)
+if communicator.rank == 0:
+    save_chain(f"{out}/wide", tree)
 print(json.dumps(done))

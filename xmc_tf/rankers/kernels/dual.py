@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.rankers.kernels.emit import emit_column, new_columns
-from xmc_tf.rankers.kernels.gather import open_lane
-from xmc_tf.rankers.kernels.lanes import (
+from xmc_tf.common.lanes import (
     WIDTH,
     at,
     fma,
@@ -29,6 +27,8 @@ from xmc_tf.rankers.kernels.lanes import (
     store,
     where_positive,
 )
+from xmc_tf.rankers.kernels.emit import emit_column, new_columns
+from xmc_tf.rankers.kernels.gather import open_lane
 
 SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 

@@ -29,8 +29,8 @@ import numpy as np
 from numba.extending import intrinsic
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.lanes import WIDTH
 from xmc_tf.common.ordering import sort_ascending
-from xmc_tf.rankers.kernels.lanes import WIDTH
 
 LINE = 8  # 64-bit numbers of a checksum that are read at a time
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

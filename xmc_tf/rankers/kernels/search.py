@@ -3,8 +3,8 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
 from xmc_tf.common.ordering import offer, sort_best_first
-from xmc_tf.rankers.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
 from xmc_tf.rankers.kernels.layout import (
     blocks_of,
     checksum,

@@ -1,6 +1,6 @@
-"""Registers of sixteen floats inside Numba kernels, one lane per label. A Numba type stands for LLVM's ``<16 x float>``
-and is loaded from row ``r`` of a (rows, 16) array. LLVM does not vectorize the solver by itself, because it cannot
-rule out that the arrays overlap.
+"""Registers of sixteen floats inside Numba kernels. A Numba type stands for LLVM's ``<16 x float>`` and is loaded from
+row ``r`` of a (rows, 16) array, or from any place of an array. LLVM does not vectorize loops over arrays that could
+overlap, and with `fastmath` it orders the same sum differently in each kernel that contains it.
 """
 
 import operator
@@ -191,6 +191,22 @@ def where_positive(typing, condition, a, b):
         return builder.select(positive, args[1], args[2])
 
     return lanes(lanes, lanes, lanes), codegen
+
+
+@intrinsic
+def total(typing, value):
+    """Return the sum of the lanes, by halves."""
+
+    def codegen(context, builder, signature, args):
+        vector, width = args[0], WIDTH
+        while width > 1:
+            width //= 2
+            ends = [ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(k, k + width))) for k in (0, width)]
+            nothing = ir.Constant(vector.type, ir.Undefined)
+            vector = builder.fadd(*(builder.shuffle_vector(vector, nothing, end) for end in ends))
+        return builder.extract_element(vector, ir.IntType(32)(0))
+
+    return types.float32(lanes), codegen
 
 
 def _binary(emit: Callable) -> Callable:
