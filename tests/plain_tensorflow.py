@@ -1,6 +1,7 @@
-"""SavedModels asked in a process that has TensorFlow and its texts, but nothing of this package, as a server has it.
+"""SavedModels asked in a process that has TensorFlow, and tensorflow_text if their operations need it, but nothing of
+this package, as a server has it.
 
-One such process answers for all tests of a session.
+One such process answers for all tests of a session, and one for those that need tensorflow_text.
 """
 
 import atexit
@@ -17,10 +18,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-FOREIGN = {"xmc_tf", "transformers", "tokenizers", "horovod", "numba", "tensorflow_serving"}
+_TEXT = "tensorflow_text"
+FOREIGN = {"xmc_tf", "transformers", "tokenizers", "horovod", "numba", "tensorflow_serving", _TEXT}
 # What tensorflow_text puts into a stock tensorflow_model_server beside TensorFlow's own operations.
 TEXT_OPERATIONS = {
-    "CaseFoldUTF8", "NormalizeUTF8", "RegexSplitWithOffsets", "FastBertNormalize", "FastWordpieceTokenizeWithOffsets",
+    "CaseFoldUTF8", "NormalizeUTF8", "FastBertNormalize", "FastWordpieceTokenizeWithOffsets",
     "WordpieceTokenizeWithOffsets", "SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp",
     "WhitespaceTokenizeWithOffsetsV2",
 }  # fmt: skip
@@ -35,7 +37,7 @@ def ask(folder: Path, name: str = "serving_default", *, session: bool = False, *
         session: load the model as TensorFlow 1 and its servers do.
         inputs: arrays, by the names of the arguments.
     """
-    send, receive = _process()
+    send, receive = _process(_needs_text_operations(folder, folder.joinpath("saved_model.pb").stat().st_mtime_ns))
     pickle.dump((str(folder), name, session, inputs), send)
     send.flush()
     answer = pickle.load(receive)
@@ -69,13 +71,17 @@ def foreign_operations(folder: Path) -> set[str]:
 
 
 @cache
-def _process() -> tuple[BinaryIO, BinaryIO]:
+def _needs_text_operations(folder: Path, changed: int) -> bool:
+    return bool(foreign_operations(folder))
+
+
+@cache
+def _process(with_text_operations: bool) -> tuple[BinaryIO, BinaryIO]:
     """Start the process; return its ends."""
     folder = tempfile.TemporaryDirectory(prefix="plain-tensorflow-")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = subprocess.Popen(
-        [sys.executable, __file__], cwd=folder.name, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    command = [sys.executable, __file__, *([_TEXT] if with_text_operations else [])]
+    process = subprocess.Popen(command, cwd=folder.name, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
 
@@ -94,7 +100,7 @@ class Absent:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Refuse a package of ``FOREIGN``."""
-        if name.split(".")[0] in FOREIGN:
+        if name.split(".")[0] in FOREIGN - set(sys.argv[1:]):
             raise ModuleNotFoundError(f"{name} is not here")
 
 
@@ -130,7 +136,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that is printed gets between the answers
     sys.meta_path.insert(0, Absent())  # type: ignore[arg-type]
-    import tensorflow_text  # noqa: F401
+    if _TEXT in sys.argv:
+        import tensorflow_text  # noqa: F401
 
     while True:
         try:
@@ -139,7 +146,7 @@ def main() -> None:
             return
         try:
             answer: Any = _answer(*asked)
-            assert not FOREIGN & {name.split(".")[0] for name in sys.modules}
+            assert not (FOREIGN - set(sys.argv[1:])) & {name.split(".")[0] for name in sys.modules}
         except Exception:  # noqa: BLE001  shown by the test
             answer = traceback.format_exc()
         pickle.dump(answer, answers)

@@ -171,9 +171,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
     if parts.reads_text:
-        print(
-            "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving loads it as is"
-        )
+        first = "" if parts.dense is None else "import tensorflow_text, then "
+        print(f"to load it in Python: {first}tf.saved_model.load; TensorFlow Serving loads it as is")
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:

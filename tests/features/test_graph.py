@@ -59,9 +59,8 @@ def test_padded_rows_hold_the_same(tfidf, texts, served):
         assert not padded_weights[i, row.nnz :].any()
 
 
-def test_the_graph_needs_core_ops_and_one_of_tensorflow_text(served):
-    # tensorflow_model_server is built with both and nothing else.
-    assert foreign_operations(served) == {"RegexSplitWithOffsets"}
+def test_the_graph_needs_core_operations_only(served):
+    assert foreign_operations(served) == set()
 
 
 def test_the_vocabulary_is_in_variables(served, tfidf):

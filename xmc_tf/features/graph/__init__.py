@@ -4,7 +4,6 @@ from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():  # only the first import in a process prints warnings
     import tensorflow  # noqa: F401
-    import tensorflow_text  # noqa: F401
 
 from xmc_tf.features.graph.tfidf_graph import TfidfGraph
 

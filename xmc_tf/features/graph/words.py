@@ -2,7 +2,6 @@
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_text.python.ops.regex_split_ops import gen_regex_split_ops
 
 from xmc_tf.features.kernels.pieces import BEGIN, END, FACTOR, LEAST, OFFSET
 from xmc_tf.words.kernels import LEAST_STEM, LONGEST_ENDING, SHORTEST_ENDING
@@ -82,7 +81,7 @@ def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf
     return keys, tf.gather(ends, tf.gather(tf.concat([[0], before], axis=0), row_splits))
 
 
-_NOT_IN_WORDS = r"([^\pL\pN_]+)"
+_NOT_IN_WORDS = r"[^\pL\pN_]+"
 _UNSPACED = "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_RANGES) + "]"
 # The maximum number of buckets: the hash becomes a fingerprint of 63 bits. Among a hundred million n-grams, two share a
 # key with a probability of about one in two thousand.
@@ -104,10 +103,10 @@ def split_words(
     text = lowered(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     if unspaced:
         text = tf.strings.regex_replace(text, _UNSPACED, r" \0 ")
-    # The op behind `tensorflow_text.regex_split`, without its validation, which takes a quarter of a second to build.
-    words, _, _, row_splits = gen_regex_split_ops.regex_split_with_offsets(text, _NOT_IN_WORDS, "()")
-    if min_length == 1:
-        return words, row_splits
+    # Not `tensorflow_text.regex_split`: this can be loaded where only TensorFlow is installed. And not by white space,
+    # because some locales count bytes of letters as such; at the ends of a text are words without letters.
+    split = tf.strings.split(tf.strings.regex_replace(text, _NOT_IN_WORDS, " "), " ")
+    words, row_splits = split.values, split.row_splits
     long = tf.strings.length(words, unit="UTF8_CHAR") >= min_length
     if unspaced:
         long |= tf.strings.regex_full_match(words, _UNSPACED)
