@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +13,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.files.atomic import hidden_prefix
 from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features, save_matrix
 from xmc_tf.data.matrices import open_matrix
+from xmc_tf.features.over_ranks import vectorize_over_ranks
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.parts import LinearParts, write_model
@@ -142,20 +142,9 @@ class OverRanks:
         """Return None (the vectorizer is only saved, in the work folder), the features, and the fitted parameters."""
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
 
-        def vectorize() -> None:
-            tfidf, X = fit_tfidf(texts, params, self.threads)
-            tfidf.save(work.features)
-            save_matrix(target, X.sparse)
-
         if not communicator.broadcast(target.exists()):
             self._on_first(lambda: check_texts(texts))
-            if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
-                from xmc_tf.features.over_ranks import vectorize_over_ranks
-
-                vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
-            else:
-                _LOG.warning("not all ranks have TensorFlow Text: rank 0 computes the TF-IDF features alone")
-                self._on_first(vectorize)
+            vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted
 
