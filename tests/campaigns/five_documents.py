@@ -144,6 +144,7 @@ def _(reader: Reader) -> None:
 @step(XR_TRANSFORMER, "encode, in a shard for each rank")
 def _(reader: Reader) -> None:
     at = reader.folder
+    (at / "encoded").mkdir()
     reader.start("module:xmc_tf.encode", "-t", at / "X.tst.txt", "-m", at / "model", "-o", at / "encoded")
     shards = ["embeddings.npy"] if reader.ranks == 1 else [f"X.emb.{rank}.npy" for rank in range(reader.ranks)]
     assert sorted(path.name for path in (at / "encoded").glob("*.npy")) == sorted(shards)
@@ -344,7 +345,7 @@ DOCUMENTS = tuple(dict.fromkeys(one.document for one in STEPS))
 
 
 def followed(document: str, way: str, folder: Path, *, short: bool) -> dict[str, str]:
-    """Follow a document, and return what came of each step: "works", or why not."""
+    """Follow a document, and return the result of each step: "works", or why not."""
     reader, found = Reader(way, folder), {}
     for one in STEPS:
         if one.document != document or way not in one.ways or (short and one.long):
