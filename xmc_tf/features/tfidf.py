@@ -112,6 +112,20 @@ class Tfidf:
         matrix.has_canonical_format = True  # the kernel returns sorted rows without duplicates
         return matrix
 
+    def information(self, X: csr_matrix) -> np.ndarray:
+        """Return how much of each text is known (float64): the sum of its features' `information_of_features`.
+
+        Args:
+            X: the features that `transform` has computed.
+        """
+        sums = np.concatenate([[0.0], np.cumsum(self.information_of_features[X.indices])])
+        return sums[X.indptr[1:]] - sums[X.indptr[:-1]]
+
+    @cached_property
+    def information_of_features(self) -> np.ndarray:
+        """How rare each feature is (float64), from 0 on: features that nearly all documents have say nothing."""
+        return np.maximum(self._vocabulary.idf.astype(np.float64) - 1.0, 0.0)
+
     def graph(self) -> "TfidfGraph":
         """Return `transform` as a TensorFlow graph, which can be called within a larger graph and saved."""
         return self._graph

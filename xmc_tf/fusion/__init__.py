@@ -10,11 +10,13 @@ from xmc_tf.fusion.evidence import (
     hidden_labels,
 )
 from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.short_texts import HeldOutScores
 
 __all__ = [
     "Decision",
     "EvidenceChoice",
     "Fusion",
+    "HeldOutScores",
     "Obstacles",
     "ProbabilityModel",
     "ScoreHeldOut",

@@ -41,10 +41,12 @@ class CandidateNumbers:
         name_similarity: Numbers,  # of text and name, for labels without documents
         center_cosine: Numbers,  # of the text and the mean of the label's documents
         log_documents: Numbers,  # log(1 + documents of the label)
+        scarcity: Numbers,  # how little of the text is known, from 0 to 1
     ) -> None:
         self.ops, self.probability = ops, probability
         self._match_precision, self._mention, self._is_mentioned = match_precision, mention, is_mentioned
         self.name_similarity, self.center_cosine, self.log_documents = name_similarity, center_cosine, log_documents
+        self.scarcity = scarcity
 
     @cached_property
     def one(self) -> Numbers:
@@ -150,6 +152,7 @@ def numbers_of(found: LabelCandidates, log_documents: np.ndarray) -> CandidateNu
         ArrayOperations(found.rows), probability=found.score, match_precision=found.precision,
         mention=found.mentions.only(found.mention), is_mentioned=found.mention != NOT_MENTIONED,
         name_similarity=found.similarity, center_cosine=found.closeness, log_documents=log_documents,
+        scarcity=found.scarcity,
     )  # fmt: skip
 
 

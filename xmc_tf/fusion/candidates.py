@@ -20,11 +20,12 @@ class LabelCandidates(NamedTuple):
     mentions: Mentions  # what the texts mention, followed by an entry of zeros
     similarity: np.ndarray  # float64: of text and name, if the label has no documents and there is an encoder; else 0
     closeness: np.ndarray  # float64: cosine of document and center; 0 for all candidates if there are no centers
+    scarcity: np.ndarray  # float64: how little of the document's text is known, from 0 to 1
 
     def only(self, wanted: np.ndarray) -> "LabelCandidates":
         return LabelCandidates(
             self.rows[wanted], self.labels[wanted], self.score[wanted], self.mention[wanted], self.mentions,
-            self.similarity[wanted], self.closeness[wanted],
+            self.similarity[wanted], self.closeness[wanted], self.scarcity[wanted],
         )  # fmt: skip
 
     @property
@@ -57,7 +58,7 @@ def join_candidates(
     mention[place[there]] = there
     rows, labels = np.divmod(joined, nr_labels)
     nothing = np.zeros(len(joined))
-    return LabelCandidates(rows, labels, score, mention, _with_none(mentions), nothing, nothing)
+    return LabelCandidates(rows, labels, score, mention, _with_none(mentions), nothing, nothing, nothing)
 
 
 def _with_none(mentions: Mentions | None) -> Mentions:

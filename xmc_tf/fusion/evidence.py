@@ -16,6 +16,7 @@ from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
 from xmc_tf.fusion.similarity import Embed, EmbeddedNames
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
@@ -25,8 +26,11 @@ from xmc_tf.params.tfidf import AS_WRITTEN
 _LOG = logging.getLogger(__name__)
 
 HIDDEN = 10  # in each fold, one in ten labels is treated as if it had no documents
-ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray], csr_matrix]
-"""Train rankers on some documents (rows, ascending) without some of their labels (bool [labels]), and score others."""
+ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[str] | None], HeldOutScores]
+"""Train rankers on some documents (rows, ascending) without some of their labels (bool [labels]), and score others.
+
+The last argument are further texts to score: held-out documents that were cut to a few words.
+"""
 
 
 @dataclass(eq=False)
@@ -62,9 +66,11 @@ class ProbabilityModel:
                 names, texts, Y, threads, folds=folds, hidden=hidden, language=language
             )  # fmt: skip
         every = np.arange(Y.shape[0])
+        cuts = [held_out[cut_rows(len(held_out))] for held_out in folds]
+        cut = [None if texts is None else cut_texts(texts, rows, fold) for fold, rows in enumerate(cuts)]
         found = [
-            score(np.setdiff1d(every, held_out, assume_unique=True), held_out, without)
-            for held_out, without in zip(folds, hidden, strict=True)
+            score(np.setdiff1d(every, held_out, assume_unique=True), held_out, without, short)
+            for held_out, without, short in zip(folds, hidden, cut, strict=True)
         ]
         if not found:
             empty = csr_matrix((0, Y.shape[1]), dtype=np.float32)
@@ -79,9 +85,12 @@ class ProbabilityModel:
             read_as_new = ~known | np.logical_or.reduce(hidden)
             if of_names is not None and read_as_new.any():
                 embedded = EmbeddedNames.of(~known, read_as_new, of_names, vectors)
+        information = [one.information for one in found if one.information is not None]
         fusion = Fusion.learn(
-            vstack(found, format="csr"), mentions, Y[rows], Y, hidden, embedded,
+            vstack([one.scores for one in found], format="csr"), mentions, Y[rows], Y, hidden, embedded,
             fold_sizes=[len(fold) for fold in folds], centers=centers,
+            information=np.concatenate(information) if len(information) == len(found) else None,
+            short=_short_texts(found, cut, [len(fold) for fold in folds], label_names, threads),
         )  # fmt: skip
         return cls(fusion, label_names)
 
@@ -134,6 +143,25 @@ class ProbabilityModel:
                 fix="copy the model again",
             )  # fmt: skip
         return cls(fusion, names)
+
+
+def _short_texts(
+    found: Sequence[HeldOutScores], cut: Sequence[Sequence[str] | None], sizes: Sequence[int],
+    names: LabelNames | None, threads: int,
+) -> ShortTexts | None:  # fmt: skip
+    """Join the cut documents of all folds; None if they were not scored."""
+    some = [(one.short, one.short_information, texts) for one, texts in zip(found, cut, strict=True)]
+    scores, information, texts = ([one for one in column if one is not None] for column in zip(*some, strict=True))
+    if not len(scores) == len(information) == len(texts) == len(found):
+        return None
+    begins = np.cumsum([0, *sizes[:-1]])
+    vectors = [one.short_vectors for one in found if one.short_vectors is not None]
+    return ShortTexts(
+        np.concatenate([begin + cut_rows(size) for begin, size in zip(begins, sizes, strict=True)]),
+        vstack(scores, format="csr"), np.concatenate(information),
+        None if names is None else names.mentions([text for some in texts for text in some], threads),
+        np.concatenate(vectors) if vectors else None,
+    )  # fmt: skip
 
 
 def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:

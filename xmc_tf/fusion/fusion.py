@@ -14,10 +14,11 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
-from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
+from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.held_out import Folds, HeldOutCandidates, is_right, sigmoid
 from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, best_first, calibrated, rank_in_document
+from xmc_tf.fusion.short_texts import ShortTexts, scarcity, typical_information
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers, weights_of
@@ -46,6 +47,8 @@ class Fusion:
     centers: LabelCenters | None = None  # None: the model has no encoder
     error: float = math.nan  # expected calibration error of the best held-out labels; NaN: not measured
     names_are_documents: bool = False  # for the rankers; else (older models) scores of new labels mean nothing
+    typical: float = 0.0  # information of a text of which enough is known; 0: it is not measured
+    nr_documents: int = 0  # training documents
 
     @property
     def nr_labels(self) -> int:
@@ -62,6 +65,8 @@ class Fusion:
         embedded: EmbeddedNames | None = None,
         fold_sizes: Sequence[int] = (),  # given if the held-out documents are among those of Y
         centers: HeldOutCenters | None = None,
+        information: np.ndarray | None = None,  # of the held-out documents: how much of each text is known
+        short: ShortTexts | None = None,  # some of the held-out documents, cut to a few words
     ) -> Self:
         """Learn from documents that were held out when the rankers were trained."""
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
@@ -71,11 +76,12 @@ class Fusion:
             truth.shape[0], names=named, names_are_documents=named,
             similarity=None if embedded is None else embedded.similarity,
             centers=None if centers is None else centers.every,
+            typical=0.0 if information is None else typical_information(information), nr_documents=Y.shape[0],
         )  # fmt: skip
         folds = Folds(truth, documents, hidden, fold_sizes)
         has_documents = None if mentions is None else folds.documents_elsewhere(mentions) > 0
         vectors = None if embedded is None else embedded.documents
-        found = learned._candidates(scores, mentions, learned.similarity, vectors, has_documents)
+        found = learned._candidates(scores, mentions, learned.similarity, vectors, has_documents, information)
         elsewhere, is_hidden = folds.documents_elsewhere(found), folds.hidden_of(found)
         if not (named and folds.open_vocabulary):
             # Labels of the fold alone are in the vocabulary because they are right there. New documents have none.
@@ -89,7 +95,7 @@ class Fusion:
             known=elsewhere > 0, hidden=is_hidden,
             frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1),
         )  # fmt: skip
-        weights = held.fit()
+        weights = held.fit(short=None if short is None else learned._of_short(short, truth, folds))
         best, ranks = held.cross_fitted(weights)
         shown = ~is_hidden
         top = shown & (ranks < _BEST)
@@ -99,6 +105,16 @@ class Fusion:
             error=calibration_error(best[top], held.right[top]),
             similarity=None if embedded is None else embedded.of_new(),
         )  # fmt: skip
+
+    def _of_short(self, short: ShortTexts, truth: csr_matrix, folds: Folds) -> HeldOutCandidates:
+        """Return the candidates of cut documents, as new documents have them; of labels with documents elsewhere."""
+        found = self._candidates(short.scores, short.mentions, information=short.information)
+        if self.centers is not None and short.vectors is not None:
+            found = found._replace(closeness=self.centers.of_pairs(short.vectors, found.rows, found.labels))
+        found = found._replace(rows=short.documents[found.rows])
+        elsewhere = folds.documents_elsewhere(found)
+        numbers, known = weighted_numbers(found, np.log1p(elsewhere)), elsewhere > 0
+        return HeldOutCandidates(found.rows, numbers, is_right(found, truth), known, known, folds.hidden_of(found))
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
         """Return a copy with ``count`` new labels, which have no training documents."""
@@ -118,6 +134,7 @@ class Fusion:
         threshold: float = 0.0,
         vectors: np.ndarray | None = None,
         allowed: np.ndarray | None = None,  # labels that may be similar to documents; None: all
+        information: np.ndarray | None = None,  # how much of each text is known; None: enough
     ) -> csr_matrix:
         """Return the probabilities of the best labels: documents × labels, each row in descending order."""
         similarity = self.similarity
@@ -132,7 +149,9 @@ class Fusion:
             some = scores if whole else scores[rows]
             named = mentions if whole or mentions is None else mentions.of_rows(begin, begin + ROWS)
             embedded = None if vectors is None else vectors[rows]
-            found = self._candidates(some, named, similarity, embedded)
+            found = self._candidates(
+                some, named, similarity, embedded, information=None if information is None else information[rows]
+            )
             parts.append(self._best(found, embedded, some.shape[0], only_topk, threshold))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate([[0], *(part[2] for part in parts)])[1:])])
         data = np.concatenate([np.zeros(0, np.float32), *(part[0] for part in parts)])
@@ -148,6 +167,20 @@ class Fusion:
         similarity: Similarity | None = None,
         vectors: np.ndarray | None = None,
         has_documents: np.ndarray | None = None,
+        information: np.ndarray | None = None,
+    ) -> LabelCandidates:
+        found = self._joined(scores, mentions, similarity, vectors, has_documents)
+        if information is None:
+            return found
+        return found._replace(scarcity=scarcity(information, self.typical)[found.rows])
+
+    def _joined(
+        self,
+        scores: csr_matrix,
+        mentions: Mentions | None,
+        similarity: Similarity | None,
+        vectors: np.ndarray | None,
+        has_documents: np.ndarray | None,
     ) -> LabelCandidates:
         known, needs_score = self.log_documents > 0, None
         if mentions is not None and self.names_are_documents:
@@ -176,11 +209,16 @@ class Fusion:
         raw = features @ self.weights
         raw[~known] = features[~known] @ self.new_weights
         probability = sigmoid(raw)
+        if vectors is None and self.typical > 0:
+            # Of a text without any known word, it is only known how frequent labels are.
+            guessed = (found.scarcity == 1.0) & (found.mention == NOT_MENTIONED)
+            frequency = np.expm1(log_documents[guessed]) / self.nr_documents
+            probability[guessed] = np.minimum(probability[guessed], frequency)
         order = best_first(found.rows, probability)
         ranks = rank_in_document(found.rows, order, known)
         rows = found.rows[order]
         starts = np.searchsorted(rows, np.arange(nr_rows))
-        best = calibrated(probability[order], ranks[order], self.rank_weights)
+        best = calibrated(probability[order], ranks[order], self.rank_weights, found.scarcity[order])
         keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (best >= threshold)
         counts = np.bincount(rows[keep], minlength=nr_rows)
         return best[keep], found.labels[order[keep]].astype(np.int32), counts
@@ -201,6 +239,8 @@ class Fusion:
             "nr_held_out": self.nr_held_out,
             "names": self.names,
             "names_are_documents": self.names_are_documents,
+            "typical_information": self.typical,
+            "nr_documents": self.nr_documents,
             **({} if math.isnan(self.error) else {"calibration_error": round(self.error, 5)}),
             "curve": self.curve._asdict(),
         }
@@ -227,6 +267,10 @@ class Fusion:
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
             measured = float(content.get("calibration_error", math.nan))
             are_documents = bool(content.get("names_are_documents", False))
-            return cls(known, new, documents, curve, count, similarity, ranks, named, centers, measured, are_documents)
+            typical, total = float(content.get("typical_information", 0.0)), int(content.get("nr_documents", 0))
+            return cls(
+                known, new, documents, curve, count, similarity, ranks, named, centers, measured, are_documents,
+                typical if total else 0.0, total,
+            )  # fmt: skip
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None

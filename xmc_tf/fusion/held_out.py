@@ -13,7 +13,7 @@ from scipy.special import expit
 from xmc_tf.fusion.candidates import LabelCandidates
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.rank_calibration import best_first, calibrated, learn_rank_weights, rank_in_document
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS
+from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS, SCARCITY
 from xmc_tf.label_names import Mentions
 
 _PARTS = 5  # of the held-out documents, in cross-fitting
@@ -23,6 +23,7 @@ _PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to
 _SHIFTS, _LARGEST_SHIFT = 12, 4.0
 _MOST_SHIFTED = 3000  # documents from which the shift is computed
 _SHOWN = 10  # labels of a document that are calibrated
+_FIXED = 1e6  # penalty that keeps a weight as it is
 
 
 class Weights(NamedTuple):
@@ -48,9 +49,14 @@ class HeldOutCandidates:
         """Return the candidates of some documents (bool [candidates])."""
         return type(self)(*(getattr(self, one.name)[some] for one in fields(self)))
 
-    def fit(self, guess: Weights | None = None) -> Weights:
-        """Return the weights by which the probabilities are right; from a good guess on, this takes less time."""
-        numbers, right, known = self.numbers, self.right, self.known
+    def fit(self, guess: Weights | None = None, short: "HeldOutCandidates | None" = None) -> Weights:
+        """Return the weights by which the probabilities are right; from a good guess on, this takes less time.
+
+        The weights of short texts are learned from ``short``, the candidates of cut documents, after all others, so
+        that the probabilities of whole documents do not depend on them. Without ``short``, they are those of the guess.
+        """
+        whole = np.where(OF_SHORT_TEXTS, 0.0, self.numbers)
+        numbers, right, known = whole, self.right, self.known
         # If rare labels were dropped from the data, a label with even fewer documents elsewhere is right in its fold,
         # and teaches that rare labels are right. If labels are equally frequent, few others are left.
         typical = known & self.frequent
@@ -69,14 +75,27 @@ class HeldOutCandidates:
         ranks = rank_in_document(self.rows, best_first(self.rows, probability), known)
         of_ranks = learn_rank_weights(probability[taught], ranks[taught], right[taught], guess and guess.ranks)
         of_new[0] += self._shift(raw, unused if vocabulary else self.hidden, of_ranks)
+        if short is not None:
+            of_known[OF_SHORT_TEXTS] = short.fit_of_short_texts(of_known)
+        elif guess is not None:
+            of_known[OF_SHORT_TEXTS] = guess.known[OF_SHORT_TEXTS]
+        of_new[OF_SHORT_TEXTS] = of_known[OF_SHORT_TEXTS]
         return Weights(of_known, of_new, of_ranks)
+
+    def fit_of_short_texts(self, weights: np.ndarray) -> np.ndarray:
+        """Return the weights of the numbers of short texts, given all others; these candidates are of cut documents."""
+        some = self.known & (self.numbers[:, OF_SHORT_TEXTS] != 0).any(axis=1)
+        columns = np.column_stack([self.numbers[some] @ weights, self.numbers[some][:, OF_SHORT_TEXTS]])
+        start, penalty = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+        start[0], penalty[0] = 1.0, _FIXED
+        return _fitted(columns, self.right[some], start, penalty)[1:]
 
     def probabilities(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         """Return the calibrated probability of each candidate, and its rank in its document."""
         raw = np.where(self.known, self.numbers @ weights.known, self.numbers @ weights.new)
         probability = sigmoid(raw)
         ranks = rank_in_document(self.rows, best_first(self.rows, probability), self.known)
-        return calibrated(probability, ranks, weights.ranks), ranks
+        return calibrated(probability, ranks, weights.ranks, self.numbers[:, SCARCITY]), ranks
 
     def cross_fitted(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         """Return the same by weights that were fitted to other documents only; ``weights`` were fitted to all.
@@ -113,8 +132,9 @@ class HeldOutCandidates:
 
 
 def _fitted(
-    numbers: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0, guess: np.ndarray | None = None
-) -> np.ndarray:
+    numbers: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float | np.ndarray = 1.0,
+    guess: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
     """Fit the weights, and round them so that they do not depend on the version of the math libraries."""
     return np.round(fit_logistic(numbers, right, start, penalty, guess), 6)
 

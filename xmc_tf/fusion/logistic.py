@@ -11,8 +11,9 @@ _LEAST_SCALE = 0.05  # bounds the weight of a feature that is nearly constant
 
 
 def fit_logistic(
-    features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0, guess: np.ndarray | None = None
-) -> np.ndarray:
+    features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float | np.ndarray = 1.0,
+    guess: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
     """Fit a logistic regression whose weights are pulled towards ``start``, more strongly with a larger penalty.
 
     The search begins at ``guess``, by default at ``start``.

@@ -49,9 +49,17 @@ def learn_rank_weights(
     return weights if keeps_order else SAME
 
 
-def calibrated(probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return calibrated probabilities as float32; the order within a document is unchanged."""
-    return expit(_features(probability, ranks) @ weights).astype(np.float32)
+def calibrated(
+    probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray, scarcity: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Return calibrated probabilities as float32; the order within a document is unchanged.
+
+    The less is known of a text (``scarcity``), the less its probabilities change: the best label of a whole document
+    is usually right, the best one of two words is not.
+    """
+    features = _features(probability, ranks)
+    corrected = features @ weights
+    return expit(corrected + scarcity * (features[:, 1] - corrected)).astype(np.float32)
 
 
 def _features(probability: np.ndarray, ranks: np.ndarray) -> np.ndarray:

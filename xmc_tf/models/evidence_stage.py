@@ -1,6 +1,8 @@
 """The training stage that learns probabilities from the scores of a fine-tuned model and from label names."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +10,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
-from xmc_tf.fusion import ProbabilityModel, bounded_post_processor
+from xmc_tf.data import Features, Texts
+from xmc_tf.fusion import HeldOutScores, ProbabilityModel, bounded_post_processor
 from xmc_tf.fusion.weighted_numbers import VERSION
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.prediction import by_rankers, embedded, ranker_features, scored
-from xmc_tf.models.results import pieces, stacked
+from xmc_tf.models.prediction import by_rankers, embedded, method_of, ranker_features, scored
+from xmc_tf.models.results import Scored, pieces, stacked
 from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import FUSED_LABELS
@@ -23,7 +26,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 11  # of how evidence is learned, apart from the features; results of other versions are not reused
+_VERSION = 12  # of how evidence is learned, apart from the features; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,29 +55,36 @@ def evidence_stage(
         options = PredictionOptions(only_topk=FUSED_LABELS, threads=recipe.threads, post_processor=bounded)
         vectors: list[np.ndarray] = []
 
-        def score(trained_on: np.ndarray, some: np.ndarray, hidden: np.ndarray) -> csr_matrix:
+        def score(
+            trained_on: np.ndarray, some: np.ndarray, hidden: np.ndarray, short: Sequence[str] | None
+        ) -> HeldOutScores:
             # All of them stand for labels without documents, even if the head knows hidden labels from documents.
             Y = csr_matrix(documents.Y)[trained_on]
             auxiliary.new_to_head = hidden | (np.bincount(Y.indices, minlength=len(hidden)) == 0)
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
-            scores = [scored(auxiliary, *piece, options) for piece in pieces(texts, X, options.max_pred_chunk)]
-            vectors.extend(own for _, own in scores)
-            found = stacked([one for one, _ in scores], auxiliary.nr_labels)
-            if not (decide_on_head and metadata.ensemble_method in MEANS):
-                return found
-            given = ranker_features(auxiliary, texts, X, np.concatenate(vectors), options)
-            alone = by_rankers(auxiliary, given, options)
-            truth = csr_matrix(documents.Y)[some]
-            both, rankers_only = _mean_precision(truth, found), _mean_precision(truth, alone)
-            _LOG.info(
-                "mean of P@1, P@3 and P@5 on %s held-out documents: %.1f with the label head, %.1f without it%s",
-                f"{len(some):,}", 100 * both, 100 * rankers_only,
-                "" if both >= rankers_only else "; it is left out",
-            )  # fmt: skip
-            record["ensemble_method"] = metadata.ensemble_method if both >= rankers_only else "concat-only"
-            return found if both >= rankers_only else alone
+            chosen = options
+            found = _scored(auxiliary, texts, X, chosen)
+            vectors.append(found.vectors)
+            if decide_on_head and metadata.ensemble_method in MEANS:
+                alone = by_rankers(auxiliary, ranker_features(auxiliary, texts, X, found.vectors, options), options)
+                truth = csr_matrix(documents.Y)[some]
+                both, rankers_only = _mean_precision(truth, found.labels), _mean_precision(truth, alone)
+                _LOG.info(
+                    "mean of P@1, P@3 and P@5 on %s held-out documents: %.1f with the label head, %.1f without it%s",
+                    f"{len(some):,}", 100 * both, 100 * rankers_only,
+                    "" if both >= rankers_only else "; it is left out",
+                )  # fmt: skip
+                if both < rankers_only:
+                    found, chosen = found._replace(labels=alone), replace(options, ensemble_method="concat-only")
+                record["ensemble_method"] = method_of(auxiliary, chosen)
+            if short is None or X is not None:  # features of cut documents cannot be computed
+                return HeldOutScores(found.labels)
+            cut = _scored(auxiliary, short, None, chosen)
+            return HeldOutScores(
+                found.labels, found.information, cut.labels, cut.information, rows_of_length(1.0, cut.vectors)
+            )
 
         evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
@@ -95,6 +105,16 @@ def evidence_stage(
         "decide on head": decide_on_head,
     }
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])
+
+
+def _scored(model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions) -> Scored:
+    """Return the scores of all documents, some at a time."""
+    parts = [scored(model, *piece, options) for piece in pieces(texts, X, options.max_pred_chunk)]
+    _, vectors, information = zip(*parts, strict=True)
+    return Scored(
+        stacked([part.labels for part in parts], model.nr_labels), np.concatenate(vectors),
+        None if information[0] is None else np.concatenate(information),
+    )  # fmt: skip
 
 
 def _mean_precision(truth: csr_matrix, scores: csr_matrix) -> float:

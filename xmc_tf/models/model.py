@@ -18,7 +18,7 @@ from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, 
 from xmc_tf.models.incremental.training_data import ROWS, UNSEEN, TrainedDocuments
 from xmc_tf.models.labels import Labels, measurable, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.results import drop_below, fused, named, over_all_labels, pieces, stacked
+from xmc_tf.models.results import Scored, drop_below, fused, named, over_all_labels, pieces, stacked
 from xmc_tf.params import PredictionOptions, RankerParams
 from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.params.values import MisfitError
@@ -173,14 +173,14 @@ class Model(ABC):
             chosen = replace(chosen, only_topk=max(topk, FUSED_LABELS), scores=None, post_processor=bounded)
         parts = []
         for some, some_X in pieces(documents, X, chosen.max_pred_chunk):
-            found, vectors = self._scored(some, some_X, chosen)
+            scored = self._scored(some, some_X, chosen)
             if evidence is not None:
                 found = fused(
-                    evidence, found, None if isinstance(some, Features) else some, vectors, topk, decision.threshold,
+                    evidence, scored, None if isinstance(some, Features) else some, topk, decision.threshold,
                     chosen.threads,
                 )  # fmt: skip
             else:
-                found = over_all_labels(found, self.nr_labels, self._allowed)
+                found = over_all_labels(scored.labels, self.nr_labels, self._allowed)
                 found = found if decision.threshold is None else drop_below(found, decision.threshold)
             parts.append(found)
         return stacked(parts, self.nr_labels)
@@ -205,10 +205,8 @@ class Model(ABC):
         """Return the texts or features to predict, and further features; raise an error for what does not fit."""
 
     @abstractmethod
-    def _scored(
-        self, documents: Any, X: Features | None, options: PredictionOptions
-    ) -> tuple[csr_matrix, np.ndarray | None]:
-        """Return the best labels with scores, and the embeddings of the documents, of length 1 (None: no encoder)."""
+    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> Scored:
+        """Return the best labels with the rankers' scores."""
 
     def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels. The model folder does not change.

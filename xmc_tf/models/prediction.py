@@ -13,7 +13,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.data.windows import Reading, WindowEmbeddings
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import labels_of_rankers
+from xmc_tf.models.results import Scored, labels_of_rankers
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import LABELS_OF_PART
@@ -74,27 +74,32 @@ def windows_of(
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
-def scored(
-    model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions
-) -> tuple[csr_matrix, np.ndarray]:
-    """Return the best labels of texts with scores, and the embeddings; ``X`` must be checked features or None."""
+def scored(model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions) -> Scored:
+    """Return the best labels of texts with scores, and the encoder's embeddings; ``X`` must be checked, or None."""
     method = method_of(model, options)
+    if method == "transformer-only":
+        return Scored(*_by_heads(model, texts, options))
     if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        return by_rankers(model, ranker_features(model, texts, X, vectors, options), options), vectors
-    if method == "transformer-only":
-        return _by_heads(model, texts, options)
-    embeddings = []
+        features = ranker_features(model, texts, X, vectors, options)
+        return Scored(by_rankers(model, features, options), vectors, information_of(model, features))
+    given = []
 
     def blended(size: int) -> csr_matrix:
         more = dataclasses.replace(options, only_topk=size)
         by_heads, vectors = _by_heads(model, texts, more)
-        embeddings.append(vectors)
-        found = by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
+        given.append((ranker_features(model, texts, X, vectors, options), vectors))
+        found = by_rankers(model, given[0][0], more, size)
         return blend(method, by_heads, found, size, model.new_to_head)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
-    return search_deeper(blended, _topk(model, options), LABELS_OF_PART), embeddings[0]
+    found = search_deeper(blended, _topk(model, options), LABELS_OF_PART)
+    return Scored(found, given[0][1], information_of(model, given[0][0]))
+
+
+def information_of(model: LazyModelFolder, features: Features) -> np.ndarray | None:
+    """Return how much of each text its words say; None if the model does not read words."""
+    return model.tfidf.information(features.sparse) if "features" in model.parts else None
 
 
 def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:

@@ -1,7 +1,7 @@
 """Predict many documents, in pieces or over ranks, and process the resulting scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags, vstack
@@ -16,6 +16,14 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 Names = Sequence[str] | Mapping[int, str] | None
 
 
+class Scored(NamedTuple):
+    """The rankers' best labels of some documents, and what a fusion needs to know about the documents."""
+
+    labels: csr_matrix  # documents × labels, each row sorted by score
+    vectors: np.ndarray | None = None  # embeddings of length 1; None: no encoder
+    information: np.ndarray | None = None  # float64: how much of each text is known; None: unknown
+
+
 def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float]]]:
     """Yield the label names and scores of each document; a label without a name is given as its number."""
     for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
@@ -27,7 +35,11 @@ def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float
 
 def drop_below(predicted: csr_matrix, threshold: float) -> csr_matrix:
     """Return a prediction without labels that score below a threshold."""
-    keep = predicted.data >= threshold
+    return _only(predicted, predicted.data >= threshold)
+
+
+def _only(predicted: csr_matrix, keep: np.ndarray) -> csr_matrix:
+    """Return some entries of a prediction, in their order."""
     counts = np.add.reduceat(np.append(keep, False), predicted.indptr[:-1]) if predicted.shape[0] else np.zeros(0)
     counts = np.where(np.diff(predicted.indptr) > 0, counts, 0)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(predicted.indptr.dtype)
@@ -89,21 +101,25 @@ def stacked(parts: Sequence[csr_matrix], nr_labels: int) -> csr_matrix:
 
 
 def fused(
-    evidence: ProbabilityModel, scores: csr_matrix, texts: Texts | None, vectors: np.ndarray | None, only_topk: int,
-    threshold: float | None, threads: int,
+    evidence: ProbabilityModel, scored: Scored, texts: Texts | None, only_topk: int, threshold: float | None,
+    threads: int,
 ) -> csr_matrix:  # fmt: skip
     """Return the probabilities of the best labels: a matrix of documents × labels, each row sorted by probability.
 
     The fusion combines the first ``FUSED_LABELS`` of ``scores``, whatever ``only_topk`` is; further labels follow in
-    the rankers' order, with smaller probabilities. ``vectors`` are embeddings of length 1, or None.
+    the rankers' order, with smaller probabilities. With a threshold, a text without any known word has no labels,
+    unless an encoder reads it or it mentions their names.
     """
+    scores, vectors, information = scored
+    if threshold is not None and information is not None and vectors is None and evidence.fusion.typical > 0:
+        scores = _only(scores, np.repeat(information > 0, np.diff(scores.indptr)))
     further = after_first(scores, FUSED_LABELS) if only_topk > FUSED_LABELS else None
     scores, mentions = first_k(scores, FUSED_LABELS), evidence.mentions(texts, threads)
     if evidence.allowed is not None:
         scores = of_labels(scores, evidence.allowed)
         mentions = None if mentions is None else mentions.only(np.isin(mentions.labels, evidence.allowed))
     lowest = threshold or 0.0 if further is None else 0.0
-    found = evidence.fusion.combine(scores, mentions, only_topk, lowest, vectors, evidence.allowed)
+    found = evidence.fusion.combine(scores, mentions, only_topk, lowest, vectors, evidence.allowed, information)
     if further is None:
         return found
     further = over_all_labels(further, evidence.nr_labels, evidence.allowed)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_pair, check_training_input
@@ -18,7 +17,7 @@ from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.model import Model, TrainingKeywords
 from xmc_tf.models.parts import LazyModelFolder
-from xmc_tf.models.results import labels_of_rankers
+from xmc_tf.models.results import Scored, labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import trees_of
@@ -52,7 +51,7 @@ class XRLinear(LinearParts, Model):
         options.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
         return read.documents, None if X is None else as_features(X)
 
-    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, None]:
+    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> Scored:
         if X is None:
             is_text = not isinstance(documents, Features)
             X = self.features(documents, options.threads, options.quiet) if is_text else documents
@@ -60,7 +59,7 @@ class XRLinear(LinearParts, Model):
             X, beam_size=options.beam_size, only_topk=options.only_topk, post_processor=options.post_processor,
             threads=options.threads,
         )  # fmt: skip
-        return found, None
+        return Scored(found, information=self.tfidf.information(X.sparse) if self.reads_text else None)
 
     @property
     def _allowed(self) -> np.ndarray | None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
@@ -36,7 +35,7 @@ from xmc_tf.models.model import Model
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import method_of, own_features, ranker_features, scored, vectors_of
-from xmc_tf.models.results import labels_of_rankers
+from xmc_tf.models.results import Scored, labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import is_chosen
@@ -294,9 +293,9 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         texts = read.only_texts()
         return texts, own_features(self, texts, X, method_of(self, options))
 
-    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
-        found, vectors = scored(self, documents, X, options)
-        return found, rows_of_length(1.0, vectors)
+    def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> Scored:
+        found = scored(self, documents, X, options)
+        return found._replace(vectors=rows_of_length(1.0, found.vectors))
 
     @property
     def _allowed(self) -> np.ndarray | None:

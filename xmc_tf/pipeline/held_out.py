@@ -1,14 +1,15 @@
 """Train rankers without some documents, and score these documents with them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.data import Features
+from xmc_tf.data import Features, as_features
 from xmc_tf.fusion import (
     EvidenceChoice,
+    HeldOutScores,
     Obstacles,
     ScoreHeldOut,
     bounded_post_processor,
@@ -20,6 +21,9 @@ from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.fit import train_trees
 
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
 AUXILIARY_TREES = 2
 """Number of label trees that score held-out documents; more do not improve the fusion."""
 
@@ -30,6 +34,7 @@ class HeldOutRankers(NamedTuple):
     rankers: Rankers
     X: Features  # features of the held-out documents, without those that exist only because of these documents
     post_processor: str | None  # gives scores from 0 to 1; None: the rankers' own
+    unwanted: np.ndarray | None = None  # the sparse features that exist only because of the held-out documents
 
 
 class TrainWithout(Protocol):
@@ -76,7 +81,7 @@ def held_out_trainer(
             user_negatives={level: csr_matrix(one)[rows] for level, one in (user_negatives or {}).items()},
         )  # fmt: skip
         post = bounded_post_processor(models[0].levels[-1].pred_params.post_processor)
-        return HeldOutRankers(rankers_of(models), without_features(scored, rare), post)
+        return HeldOutRankers(rankers_of(models), without_features(scored, rare), post, rare)
 
     return train
 
@@ -92,16 +97,30 @@ def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) 
     return out
 
 
-def held_out_scorer(X: Features, Y: spmatrix, plant: BuildTrees, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
+def held_out_scorer(
+    X: Features, Y: spmatrix, plant: BuildTrees, *, tfidf: "Tfidf | None" = None, threads: int = -1, **more: Any
+) -> ScoreHeldOut:
     """Return a function that trains rankers on some documents and scores others.
 
-    ``more`` are further arguments of `held_out_trainer`.
+    ``tfidf`` has made the features, and makes those of cut documents; ``more`` are further arguments of
+    `held_out_trainer`.
     """
     train = held_out_trainer(X, Y, plant, threads=threads, **more)
 
-    def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
-        rankers, scored, post = train(trained_on, held_out, hidden)
-        return rankers.predict(scored, only_topk=FUSED_LABELS, post_processor=post, threads=threads)
+    def score(
+        trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray, short: Sequence[str] | None
+    ) -> HeldOutScores:
+        rankers, scored, post, unwanted = train(trained_on, held_out, hidden)
+
+        def predicted(documents: Features) -> csr_matrix:
+            return rankers.predict(documents, only_topk=FUSED_LABELS, post_processor=post, threads=threads)
+
+        if tfidf is None or short is None:
+            return HeldOutScores(predicted(scored))
+        cut = without_features(as_features(tfidf.transform(short, threads=threads, quiet=True)), unwanted)
+        return HeldOutScores(
+            predicted(scored), tfidf.information(scored.sparse), predicted(cut), tfidf.information(cut.sparse)
+        )
 
     return score
 

@@ -38,10 +38,28 @@ class FusedSearch(tf.Module):
                 self.centers = tf.Variable(fusion.centers.vectors, trainable=False, name="label_centers")
         self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names_are_documents
         self._weights, self._new_weights, self._rank_weights = fusion.weights, fusion.new_weights, fusion.rank_weights
+        self._typical, self._nr_documents = fusion.typical, fusion.nr_documents
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
-    def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
-        """Return the most probable labels; ``documents`` are embeddings of length 1."""
+    def __call__(
+        self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None,
+        information: tf.Tensor | None = None, certain: bool = False,
+    ) -> Beam:  # fmt: skip
+        """Return the most probable labels.
+
+        Args:
+            text: the texts; None: names cannot be evidence.
+            beam: the rankers' best labels.
+            most: the number of labels.
+            documents: embeddings of length 1; None: there is no encoder.
+            information: how much of each text is known (float64); None: enough.
+            certain: whether a text without any known word has no labels, unless it mentions them.
+        """
+        if self._typical == 0:
+            information = None
+        elif certain and information is not None and documents is None:
+            some = (information > 0)[:, None]
+            beam = Beam(tf.where(some, beam.nodes, -1), tf.where(some, beam.scores, 0.0))
         similar = None if documents is None else self.similar
         with tf.device("CPU:0"):
             count = tf.shape(beam.nodes, tf.int64)[0]
@@ -63,20 +81,32 @@ class FusedSearch(tf.Module):
             if not self._names_are_documents:  # the other fields were no evidence then
                 mention = GraphMentions(*(tf.zeros_like(column) for column in mention))
             similarity = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
+            scarcity = tf.zeros([count], tf.float64) if information is None else self._scarcity(information)
             candidates = CandidateNumbers(
                 TensorOperations(rows, count), probability=score, match_precision=match_precision, mention=mention,
                 is_mentioned=mention.rarity > 0, name_similarity=similarity,
                 center_cosine=self._closeness(documents, rows, labels),
                 log_documents=tf.cast(tf.gather(self.log_documents, labels), tf.float64),
+                scarcity=tf.gather(scarcity, rows),
             )  # fmt: skip
             raw = self._raw(candidates)
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
-            found = self._calibrated(_best(rows, labels, probability, count, most))
+            if documents is None and self._typical > 0:
+                frequency = tf.cast(tf.math.expm1(candidates.log_documents) / self._nr_documents, tf.float32)
+                guessed = tf.equal(candidates.scarcity, 1.0) & ~(mention.rarity > 0)
+                probability = tf.where(guessed, tf.minimum(probability, frequency), probability)
+            found = self._calibrated(_best(rows, labels, probability, count, most), scarcity[:, None])
             if most <= self.pool:
                 return found
             last = beam.scores[:, self.pool - 1 : self.pool]
             shares = tf.math.divide_no_nan(beam.scores[:, self.pool :], last)
             return first_of(append_new(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
+
+    def _scarcity(self, information: tf.Tensor) -> tf.Tensor:
+        """Return how little of each text is known; see ``xmc_tf.fusion.short_texts``."""
+        return tf.clip_by_value(
+            1.0 - information / self._typical, tf.constant(0, tf.float64), tf.constant(1, tf.float64)
+        )
 
     def _known(self, nodes: tf.Tensor) -> tf.Tensor:
         return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
@@ -105,13 +135,14 @@ class FusedSearch(tf.Module):
         )
         return tf.where(candidates.log_documents > 0, known, new)
 
-    def _calibrated(self, best: Beam) -> Beam:
+    def _calibrated(self, best: Beam, scarcity: tf.Tensor) -> Beam:
         """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.rank_calibration``."""
         raw = log_odds(tf.cast(best.scores, tf.float64), TensorOperations)
         known = tf.cast(self._known(best.nodes), tf.float64)
         ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
         columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
-        raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
+        corrected = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
+        raw = corrected + scarcity * (raw - corrected)
         probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
         return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
 

@@ -108,7 +108,8 @@ class Signatures:
         beams = self._search(query, max(most, self._pool))
         # The embeddings for the rankers have another norm.
         unit = None if query.dense is None or self._dense is None else query.dense / self._dense.length
-        return [*beams[:-1], self._fused(text, beams[-1], most, unit)]
+        information = None if self._tfidf is None else self._tfidf.information(query.rows, query.features, query.count)
+        return [*beams[:-1], self._fused(text, beams[-1], most, unit, information, self._answers.threshold is not None)]
 
     def _query(self, text: tf.Tensor) -> Query:
         dense, windows = self._scaled(None if self._dense is None else self._dense.of_text(text))

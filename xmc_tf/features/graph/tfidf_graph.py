@@ -56,6 +56,12 @@ class TfidfGraph(tf.Module):
             rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
             return rows.to_tensor(), rows.with_values(weights).to_tensor()
 
+    def information(self, rows: tf.Tensor, features: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
+        """Return how much of each text is known, as `Tfidf.information` does, given its features and their rows."""
+        with tf.device("CPU:0"):
+            known = tf.maximum(tf.cast(tf.gather(self.idf, features), tf.float64) - 1.0, tf.constant(0, tf.float64))
+            return tf.math.unsorted_segment_sum(known, rows, nr_rows)
+
     def _look_up(self, keys: tf.Tensor) -> tf.Tensor:
         """Return the feature of each n-gram key; unknown keys get the number of features."""
         flat = tf.reshape(keys, [-1])
