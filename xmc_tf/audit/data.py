@@ -72,7 +72,7 @@ def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
     """Return a function that trains rankers on some documents and scores the labels of other documents."""
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
-        rankers, X, post = train(trained_on, held_out)
+        rankers, X, post, _ = train(trained_on, held_out)
         best = rankers.predict(X, only_topk=FUSED_LABELS, post_processor=post, threads=threads)
         ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)
         union = csr_matrix(asked + ones)

@@ -123,7 +123,7 @@ class Tfidf:
 
     @cached_property
     def information_of_features(self) -> np.ndarray:
-        """How rare each feature is (float64), from 0 on: features that nearly all documents have say nothing."""
+        """The rarity of each feature (float64), from 0 on: features that nearly all documents have say nothing."""
         return np.maximum(self._vocabulary.idf.astype(np.float64) - 1.0, 0.0)
 
     def graph(self) -> "TfidfGraph":

@@ -25,7 +25,7 @@ class ShortTexts(NamedTuple):
 
 
 class HeldOutScores(NamedTuple):
-    """What the rankers of a fold say about its held-out documents."""
+    """The scores of a fold's held-out documents, by rankers that were trained without them."""
 
     scores: csr_matrix
     information: np.ndarray | None = None  # float64: how much of each text is known; None: unknown

@@ -65,10 +65,10 @@ def evidence_stage(
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
             chosen = options
-            found = _scored(auxiliary, texts, X, chosen)
-            vectors.append(found.vectors)
+            found, own = _scored(auxiliary, texts, X, chosen)
+            vectors.append(own)
             if decide_on_head and metadata.ensemble_method in MEANS:
-                alone = by_rankers(auxiliary, ranker_features(auxiliary, texts, X, found.vectors, options), options)
+                alone = by_rankers(auxiliary, ranker_features(auxiliary, texts, X, own, options), options)
                 truth = csr_matrix(documents.Y)[some]
                 both, rankers_only = _mean_precision(truth, found.labels), _mean_precision(truth, alone)
                 _LOG.info(
@@ -81,10 +81,8 @@ def evidence_stage(
                 record["ensemble_method"] = method_of(auxiliary, chosen)
             if short is None or X is not None:  # features of cut documents cannot be computed
                 return HeldOutScores(found.labels)
-            cut = _scored(auxiliary, short, None, chosen)
-            return HeldOutScores(
-                found.labels, found.information, cut.labels, cut.information, rows_of_length(1.0, cut.vectors)
-            )
+            cut, own = _scored(auxiliary, short, None, chosen)
+            return HeldOutScores(found.labels, found.information, cut.labels, cut.information, rows_of_length(1.0, own))
 
         evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
@@ -107,14 +105,15 @@ def evidence_stage(
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])
 
 
-def _scored(model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions) -> Scored:
-    """Return the scores of all documents, some at a time."""
+def _scored(
+    model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions
+) -> tuple[Scored, np.ndarray]:
+    """Return the scores of all documents, and their embeddings, some documents at a time."""
     parts = [scored(model, *piece, options) for piece in pieces(texts, X, options.max_pred_chunk)]
-    _, vectors, information = zip(*parts, strict=True)
-    return Scored(
-        stacked([part.labels for part in parts], model.nr_labels), np.concatenate(vectors),
-        None if information[0] is None else np.concatenate(information),
-    )  # fmt: skip
+    information = [part.information for part, _ in parts if part.information is not None]
+    found = stacked([part.labels for part, _ in parts], model.nr_labels)
+    known = np.concatenate(information) if information else None
+    return Scored(found, information=known), np.concatenate([own for _, own in parts])
 
 
 def _mean_precision(truth: csr_matrix, scores: csr_matrix) -> float:

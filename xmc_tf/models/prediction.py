@@ -74,15 +74,19 @@ def windows_of(
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
-def scored(model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions) -> Scored:
+def scored(
+    model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions
+) -> tuple[Scored, np.ndarray]:
     """Return the best labels of texts with scores, and the encoder's embeddings; ``X`` must be checked, or None."""
     method = method_of(model, options)
     if method == "transformer-only":
-        return Scored(*_by_heads(model, texts, options))
+        labels, vectors = _by_heads(model, texts, options)
+        return Scored(labels), vectors
     if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
         features = ranker_features(model, texts, X, vectors, options)
-        return Scored(by_rankers(model, features, options), vectors, information_of(model, features))
+        labels = by_rankers(model, features, options)
+        return Scored(labels, information=information_of(model, features)), vectors
     given = []
 
     def blended(size: int) -> csr_matrix:
@@ -93,8 +97,8 @@ def scored(model: LazyModelFolder, texts: Texts, X: Features | None, options: Pr
         return blend(method, by_heads, found, size, model.new_to_head)
 
     # If only one of the two has a label among its best, the label scores 0 in the other.
-    found = search_deeper(blended, _topk(model, options), LABELS_OF_PART)
-    return Scored(found, given[0][1], information_of(model, given[0][0]))
+    labels, (features, vectors) = search_deeper(blended, _topk(model, options), LABELS_OF_PART), given[0]
+    return Scored(labels, information=information_of(model, features)), vectors
 
 
 def information_of(model: LazyModelFolder, features: Features) -> np.ndarray | None:

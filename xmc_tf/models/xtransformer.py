@@ -294,8 +294,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         return texts, own_features(self, texts, X, method_of(self, options))
 
     def _scored(self, documents: Any, X: Features | None, options: PredictionOptions) -> Scored:
-        found = scored(self, documents, X, options)
-        return found._replace(vectors=rows_of_length(1.0, found.vectors))
+        found, vectors = scored(self, documents, X, options)
+        return found._replace(vectors=rows_of_length(1.0, vectors))
 
     @property
     def _allowed(self) -> np.ndarray | None:
