@@ -46,6 +46,8 @@ from xmc_tf.tables.reading.options import SourceOptions as SourceOptions
 from xmc_tf.tables.splits import SplitOptions as SplitOptions
 from xmc_tf.tables.store import TableStore as TableStore
 from xmc_tf.tree.label_tree import LabelTree as LabelTree
+from xmc_tf.tree.pecos_names import Indexer as Indexer
+from xmc_tf.tree.pecos_names import LabelEmbeddingFactory as LabelEmbeddingFactory
 
 __version__: str
 __all__: list[str]

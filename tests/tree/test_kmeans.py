@@ -11,6 +11,7 @@ from tests.tree.cases import dense, embeddings, sparse
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree.kmeans import build_tree, sample_rate
+from xmc_tf.tree.pecos_names import Indexer, LabelEmbeddingFactory
 
 KINDS = ["sparse", "dense", "both"]
 
@@ -214,3 +215,22 @@ def test_numbers_that_are_none_are_named_with_their_label(number, where):
 def test_many_equal_blocks_do_not_hang_the_selection():
     given = vstack([sparse(3, density=0.9)] * 200).tocsr()
     assert build_tree(given, params()).nr_labels == 600
+
+
+def test_scripts_of_pecos_find_its_names():
+    """``from xmc_tf import Indexer, LabelEmbeddingFactory`` in the place of ``from pecos.xmc import …``."""
+    X, Y = sparse(60, seed=1), csr_matrix(sparse(60, 20, seed=2) > 0, dtype=np.float32)
+    Z = LabelEmbeddingFactory.create(Y, X, method="pifa")
+    rows = Y.multiply(1 / np.maximum(np.sqrt(Y.multiply(Y).sum(axis=1)), 1e-9))
+    sums = (rows.T @ X).toarray()
+    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    assert np.allclose(Z.toarray(), np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0), atol=1e-6)
+    C = Indexer.gen(Z, indexer_type="hierarchicalkmeans", nr_splits=4, max_leaf_size=3, seed=3)
+    assert [one.shape[0] for one in C][-1] == 20
+    assert all((one.sum(axis=1) == 1).all() for one in C)  # each node has one parent
+    assert max(np.bincount(C[-1].tocsr().indices)) <= 3
+    tree = build_tree(Z, params(nr_splits=4, max_leaf_size=3, seed=3))
+    assert all((a != b).nnz == 0 for a, b in zip(C, tree.to_chain(), strict=True))
+    refused("nr_split", Indexer.gen, Z, nr_split=4)
+    refused("indexer_type is unknown", Indexer.gen, Z, indexer_type="kmeans")
+    refused("unknown label embedding", LabelEmbeddingFactory.create, Y, X, method="pifa_lf_concat")

@@ -178,7 +178,11 @@ class ColumnOptions:
         return f"--{what}-column NAME"
 
     def naming(self, texts: Sequence[str]) -> str:
-        """Return the flag or argument that selects these text columns."""
+        """Return the flag or argument that selects text columns.
+
+        Args:
+            texts: names of the columns.
+        """
         if self.python:
             return f"text={texts[0]!r}" if len(texts) == 1 else f"text={[*texts]!r}"
         return f"--text-column {shlex.quote(','.join(texts))}"
