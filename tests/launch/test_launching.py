@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch.engines import Mpi, check_installed, default_controller
 from xmc_tf.launch.hosts import Host, Hosts
@@ -89,8 +90,8 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("controller", "missing", "fix"),
     [
-        ("gloo", "Horovod", "pip install 'xmc_tf[mpi]' and use --controller mpi"),
-        ("mpi", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
+        ("gloo", "Horovod", f"{pip_install('mpi')} and use --controller mpi"),
+        ("mpi", "mpiexec with mpi4py", pip_install("mpi")),
     ],
 )
 def test_what_connects_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):

@@ -167,7 +167,7 @@ PREDICTION = {
     "other labels": ("-y", lambda c, d: save(d / "Y.npz", np.ones((90, 13))), ["Y.npz", "12 labels", "13"]),
     "selected of other labels": ("-so", lambda c, d: save(d / "S.npz", np.ones((90, 9))), ["12 labels", "90 × 9"]),
     "post-processor": ("-pp", lambda c, d: "softmax", ["invalid choice: 'softmax'", "log-l4-hinge"]),
-    "no chunk": ("-B", lambda c, d: "0", ["--max-pred-chunk is out of range"]),
+    "no chunk": ("-B", lambda c, d: "0", ["-B (--max-pred-chunk) is out of range"]),
     **{
         f"a form of output, {name}": ("-o", lambda c, d, name=name: d / name, [name, ".npz (a matrix) or in .jsonl"])
         for name in ("p.csv", "p.npy", "p.TXT")

@@ -77,6 +77,11 @@ class CandidateNumbers:
         return self.mentioned * self.ops.number(self._mention.grade != PARTIAL)
 
     @cached_property
+    def guessed(self) -> Numbers:
+        """The scarcity of the text; 0 for labels whose whole name is in it, which says enough."""
+        return self.scarcity * (1.0 - self.whole)
+
+    @cached_property
     def part(self) -> Numbers:
         return self.mentioned - self.whole
 

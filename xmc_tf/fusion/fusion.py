@@ -93,7 +93,7 @@ class Fusion:
         held = HeldOutCandidates(
             found.rows, weighted_numbers(found, np.log1p(elsewhere)), is_right(found, truth),
             known=elsewhere > 0, hidden=is_hidden,
-            frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1),
+            frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1), scarcity=found.scarcity,
         )  # fmt: skip
         weights = held.fit(short=None if short is None else learned._of_short(short, truth, folds))
         best, ranks = held.cross_fitted(weights)
@@ -114,7 +114,8 @@ class Fusion:
         found = found._replace(rows=short.documents[found.rows])
         elsewhere = folds.documents_elsewhere(found)
         numbers, known = weighted_numbers(found, np.log1p(elsewhere)), elsewhere > 0
-        return HeldOutCandidates(found.rows, numbers, is_right(found, truth), known, known, folds.hidden_of(found))
+        right, hidden = is_right(found, truth), folds.hidden_of(found)
+        return HeldOutCandidates(found.rows, numbers, right, known, known, hidden, found.scarcity)
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
         """Return a copy with ``count`` new labels, which have no training documents."""

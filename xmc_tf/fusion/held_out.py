@@ -13,7 +13,7 @@ from scipy.special import expit
 from xmc_tf.fusion.candidates import LabelCandidates
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.rank_calibration import best_first, calibrated, learn_rank_weights, rank_in_document
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS, SCARCITY
+from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS
 from xmc_tf.label_names import Mentions
 
 _PARTS = 5  # of the held-out documents, in cross-fitting
@@ -44,6 +44,7 @@ class HeldOutCandidates:
     known: np.ndarray  # the fold's rankers were trained on documents of the label
     frequent: np.ndarray  # on at least as many as the rarest label of all has
     hidden: np.ndarray  # the fold's rankers were trained without the label's documents
+    scarcity: np.ndarray  # float64: how little of the document's text is known
 
     def only(self, some: np.ndarray) -> Self:
         """Return the candidates of some documents (bool [candidates])."""
@@ -95,7 +96,7 @@ class HeldOutCandidates:
         raw = np.where(self.known, self.numbers @ weights.known, self.numbers @ weights.new)
         probability = sigmoid(raw)
         ranks = rank_in_document(self.rows, best_first(self.rows, probability), self.known)
-        return calibrated(probability, ranks, weights.ranks, self.numbers[:, SCARCITY]), ranks
+        return calibrated(probability, ranks, weights.ranks, self.scarcity), ranks
 
     def cross_fitted(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         """Return the same by weights that were fitted to other documents only; ``weights`` were fitted to all.

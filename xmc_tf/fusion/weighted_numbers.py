@@ -56,21 +56,19 @@ WEIGHTED_NUMBERS = (
     Number("position", lambda c: c.whole * c.position, since=2),
     Number("inside a longer name", lambda c: c.inside, since=2),
     Number("share of the mentions of the text", lambda c: c.share, since=2),
-    Number("little known", lambda c: c.scarcity, of_short_texts=True, since=3),
-    Number("almost nothing known", lambda c: c.ops.maximum(c.scarcity - 0.9, 0.0) * 10.0, of_short_texts=True, since=3),
-    Number("score × little known", lambda c: c.scarcity * c.score, of_short_texts=True, since=3),
-    Number("whole name × little known", lambda c: c.scarcity * c.whole, of_short_texts=True, since=3),
-    Number("documents × little known", lambda c: c.scarcity * c.log_documents, of_short_texts=True, since=3),
+    Number("little known", lambda c: c.guessed, of_short_texts=True, since=3),
+    Number("almost nothing known", lambda c: c.ops.maximum(c.guessed - 0.9, 0.0) * 10.0, of_short_texts=True, since=3),
+    Number("score × little known", lambda c: c.guessed * c.score, of_short_texts=True, since=3),
+    Number("documents × little known", lambda c: c.guessed * c.log_documents, of_short_texts=True, since=3),
     Number(
         "best score × little known",
-        lambda c: c.scarcity * c.log_odds(c.ops.best_of_text(c.probability)),
+        lambda c: c.guessed * c.log_odds(c.ops.best_of_text(c.probability)),
         of_short_texts=True,
         since=3,
     ),
 )
 NAMES = tuple(number.name for number in WEIGHTED_NUMBERS)
 OF_SHORT_TEXTS = np.array([number.of_short_texts for number in WEIGHTED_NUMBERS])
-SCARCITY = NAMES.index("little known")
 VERSION = max(number.since for number in WEIGHTED_NUMBERS)
 DEFAULT_WEIGHTS = np.array([number.default for number in WEIGHTED_NUMBERS], np.float64)
 

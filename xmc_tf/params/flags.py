@@ -153,7 +153,17 @@ def _flags_of(cls: type[Params]) -> dict[str, dict[str, Any]]:
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace) -> P:
     """Create parameters from flags. A flag that several blocks share (``threads``) applies to all, as in PECOS."""
-    return override(cls(), {name: value for name, value in vars(arguments).items() if value is not None})
+    values = {name: getattr(arguments, name, None) for name in _names(cls)}
+    return override(cls(), {name: value for name, value in values.items() if value is not None})
+
+
+def _names(cls: type[Params]) -> Iterator[str]:
+    """Yield the names of all parameters of a class and of its blocks."""
+    for name, shape in shapes(cls).items():
+        if issubclass(shape.type, Params):
+            yield from _names(shape.type)
+        else:
+            yield name
 
 
 def override(params: T, flags: Mapping[str, Any]) -> T:

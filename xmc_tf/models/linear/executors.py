@@ -57,6 +57,10 @@ class InMemory:
         tfidf, X = fit_tfidf(texts, params, self.threads)
         return tfidf, X, tfidf.params
 
+    def vectorizer(self, tfidf: "Tfidf | None") -> "Tfidf | None":
+        """Return the vectorizer that `features` has returned."""
+        return tfidf
+
     def shared(self, compute: "Callable[[], tuple[Tfidf | None, csr_matrix]]") -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer and the features that ``compute`` returns."""
         return compute()
@@ -147,6 +151,12 @@ class OverRanks:
             vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted
+
+    def vectorizer(self, tfidf: "Tfidf | None") -> "Tfidf | None":
+        """Return the vectorizer that `features` has fitted, from the work folder; None if there is none."""
+        from xmc_tf.features import Tfidf
+
+        return Tfidf.load(self._work.features) if tfidf is None and self._work.features.is_dir() else tfidf
 
     def shared(self, compute: "Callable[[], tuple[Tfidf | None, csr_matrix]]") -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer and the features that ``compute`` returns on rank 0; they are in the work folder."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -149,7 +149,9 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     rankers = executor.rankers(ranker_data, params.ranker, pred_params, options.seed)
     evidence = None
     if wanted.probabilities:
-        evidence = executor.evidence(partial(_learn_evidence, data, data_with_names, options, ranker_data, tfidf))
+        evidence = executor.evidence(
+            partial(_learn_evidence, data, data_with_names, options, ranker_data, partial(executor.vectorizer, tfidf))
+        )
     if params.ranker.mode == "matcher":  # it predicts nodes, which have no names
         _check_one_tree(count, "the mode matcher")
         chain = trees[0].to_chain()
@@ -242,8 +244,9 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 
 @doing("learning how often labels with a score, or with their names in the text, are right")
 def _learn_evidence(
-    data: LinearData, data_with_names: LinearData, options: LinearOptions, rankers: RankerData, tfidf: "Tfidf | None"
-) -> ProbabilityModel:
+    data: LinearData, data_with_names: LinearData, options: LinearOptions, rankers: RankerData,
+    vectorizer: Callable[[], "Tfidf | None"],
+) -> ProbabilityModel:  # fmt: skip
     """Learn probabilities from the scores of held-out documents, and from label names if the rankers learned them."""
     # Without names, the fusion learns as much from one tree, and each fold takes a large part of the training time.
     named, params = data_with_names.nr_names > 0, options.params
@@ -258,7 +261,7 @@ def _learn_evidence(
 
     score = held_out_scorer(
         rankers.X, rankers.Y, plant, nr_names=data_with_names.nr_names, R=rankers.R, params=params.ranker,
-        user_negatives=rankers.user_negatives, threads=options.threads, seed=options.seed, tfidf=tfidf,
+        user_negatives=rankers.user_negatives, threads=options.threads, seed=options.seed, tfidf=vectorizer(),
     )  # fmt: skip
     return ProbabilityModel.learn(
         data.lines if named else None, data.texts, data.Y, score,
