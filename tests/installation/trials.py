@@ -56,8 +56,8 @@ TRIALS = [
     Trial("evaluate -y Y.npz -p P.npz", shows="accuracy"),
     Trial("preprocess build -i labelled.txt -m vectorizer"),
     Trial("sequences prepare clicks.csv -o histories", shows="8 items"),
-    Trial("train data.csv -m m --model-shortcut some/name", "tf", "some/name", 2),
-    Trial("train -t X.txt -y Y.npz -m m --model-shortcut some/name", "tf", "some/name", 2),
+    Trial("train data.csv -m m --model-shortcut some/name", "tf hub", "some/name", 2),
+    Trial("train -t X.txt -y Y.npz -m m --model-shortcut some/name", "tf hub", "some/name", 2),
     Trial("predict -m hf://some/model -q library", "hub", "some/model", 2),
     Trial("prepare data.parquet -o parquet.sqlite", "tables", "200 documents"),
     Trial(
@@ -126,13 +126,11 @@ def wrong(environment: Environment, extras: Iterable[str], folder: Path, env: Ma
     found = []
     for trial, (code, text) in zip(TRIALS, json.loads(printed), strict=True):
         lacking = {one for one in trial.needs.split() if not {*names_of(one)} <= have}
-        if lacking:
-            error = text[text.rfind("error: ") :].strip().splitlines()
-            named = {one for one in lacking if f"[{one}]" in error[-1]}
-            good = code == 2 and named and len(error) <= 3
-        else:
-            good = code == trial.ends and trial.shows in text
-        if not good:
+        error = text[text.rfind("error: ") :].strip().splitlines()
+        named = any(f"[{one}]" in error[-1] for one in lacking if error)
+        # A part of an extra can suffice: another extra brings TensorFlow too.
+        works = code == trial.ends and trial.shows in text
+        if not works and not (code == 2 and named and len(error) <= 3):
             found.append(f"$ xmc-tf {trial.line}\n{text}\nended with {code}, without {', '.join(lacking) or 'need'}")
     return found
 
