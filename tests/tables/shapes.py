@@ -5,6 +5,8 @@ import json
 import random
 import sqlite3
 
+import pytest
+
 _TOPICS = 8
 _SYLLABLES = ["bcdfghjklmnprstvwxyz"[at] + "aeiou"[at % 5] for at in range(20)]
 _SMALL = ("the", "of", "and", "in", "to", "is", "for", "with", "on", "a", "that", "it", "as", "by", "from", "at")
@@ -141,10 +143,8 @@ def written(rows, form, folder):
         case "json":
             path.write_text(json.dumps([_nested(row) for row in rows], indent=1), encoding="utf-8")
         case "parquet":
-            import pyarrow
-            import pyarrow.parquet
-
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+            pyarrow = pytest.importorskip("pyarrow")
+            pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
         case "sqlite":
             quoted = ", ".join(f'"{name}"' for name in names)
             with sqlite3.connect(path) as database:
