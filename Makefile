@@ -63,13 +63,14 @@ test-full: setup $(ENCODERS)
 	$(PYTEST) -m full; \
 	wait $$beside && cat build/installation.log || { cat build/installation.log; exit 1; }
 
-lint: setup  ## check style, formatting, types and wording
+lint: setup  ## check style, formatting, types, wording and size
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . \
 	  || { echo "formatting differs; fix: make format"; exit 1; }
 	@$(PY) -m mypy --no-error-summary
 	@$(PY) tools/check_words.py
 	@$(PY) tools/check_pages.py
+	@$(PY) tools/check_lines.py
 	@echo "lint: clean"
 
 format: setup  ## format the code
