@@ -23,6 +23,9 @@ class Number:
     since: int = 1  # the number of times that numbers were added; models of before weigh it with 0
 
 
+SURE = 5.0
+"""Bound of log-odds in short texts: one bit of a score near 1 changes its log-odds by 0.0005, and encoders round."""
+
 # Scores and names count by their log-odds. A piecewise linear function with two bends fits better than a straight line.
 WEIGHTED_NUMBERS = (
     Number("constant", lambda c: c.one),
@@ -62,7 +65,7 @@ WEIGHTED_NUMBERS = (
     Number("documents × little known", lambda c: c.guessed * c.log_documents, of_short_texts=True, since=3),
     Number(
         "best score × little known",
-        lambda c: c.guessed * c.log_odds(c.ops.best_of_text(c.probability)),
+        lambda c: c.guessed * c.ops.clip(c.log_odds(c.ops.best_of_text(c.probability)), -SURE, SURE),
         of_short_texts=True,
         since=3,
     ),
