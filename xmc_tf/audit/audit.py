@@ -107,16 +107,16 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
     return Audit(found, data, most)
 
 
-def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:
-    """Return at most ``most`` findings of one kind, most certain first. Each is about one label of one document."""
-    best = np.argsort(-sure, kind="stable")[:most]
+def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, strength: np.ndarray, most: int) -> list[Finding]:
+    """Return at most ``most`` findings of one kind, the strongest first. Each is about one label of one document."""
+    best = np.argsort(-strength, kind="stable")[:most]
     pairs = evidence.pairs
     return [
         Finding(
-            kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(sure[pair]), float(sure[pair]),
+            kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(strength[pair]), float(strength[pair]),
             _reasons(data, evidence, pair),
         )
-        for pair in best[sure[best] > 0].tolist()
+        for pair in best[strength[best] > 0].tolist()
     ]  # fmt: skip
 
 

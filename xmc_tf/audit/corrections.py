@@ -11,7 +11,7 @@ from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
 from xmc_tf.tables.label_cells import are_whole_floats, as_whole
 
 ACCEPT = "accept"
-HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "sure", "gain")
+HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "strength", "gain")
 """The columns of the table of findings."""
 _YES = ("yes", "y", "x", "1", "true")
 _NO = ("", "no", "n", "0", "false")
