@@ -27,6 +27,7 @@ from xmc_tf.label_names.mentions import Mentions
 from xmc_tf.label_names.reading import WordOptions, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.words.abbreviations import abbreviations
 from xmc_tf.words.languages import chosen_languages
 
 _FILE = "names.npz"
@@ -64,6 +65,8 @@ class LabelNames:
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
+        if len(reading.forms):
+            reading = reading.without(abbreviations(texts, vocabulary.names))
         words = words_of_names(vocabulary.names, vocabulary.labels, reading)
         reading = reading.reduced(words.words, words.exact)
         counts = count_documents(words.words, texts, reading, threads)

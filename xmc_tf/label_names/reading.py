@@ -31,6 +31,12 @@ class WordOptions(NamedTuple):
             kernel_view(self.lemma_exact, np.int64), self.piece,
         )  # fmt: skip
 
+    def without(self, words: Sequence[str]) -> "WordOptions":
+        """Return a copy in which some words, given in lower case, are their own lemmas."""
+        _, own, _ = _hashed(Strings.of([word.encode() for word in words]), as_written())
+        kept = ~np.isin(self.forms, own)
+        return self._replace(forms=self.forms[kept], lemma_of=self.lemma_of[kept])
+
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordOptions":
         """Keep the forms needed for names with these hashes of prefixes (``words``) and whole words (``exact``)."""
         if not len(self.forms):
