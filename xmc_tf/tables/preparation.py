@@ -17,7 +17,8 @@ from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.vocabularies import FORMATS as VOCABULARIES
-from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.column_choice import SAMPLE, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.identity import content_of, store_contents
 from xmc_tf.tables.label_cells import FASTTEXT, USUAL_UNLABELLED, spellings
 from xmc_tf.tables.reading.line_formats import FastTextLines
