@@ -12,11 +12,11 @@ from google.protobuf import text_format
 from scipy.sparse import csr_matrix
 
 from benchmarks.sides.in_turns import Side
-from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.data import TextFile
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
+from xmc_tf.store.models import ABOUT
 
 with muted_stderr():
     from tensorflow.core.protobuf.config_pb2 import ConfigProto

@@ -24,6 +24,7 @@ LOWER = {"plan", "server", "tree.show"}
 # From the bottom up. A part may import from the rows below its own, never from its own row.
 LAYERS = [
     ["common"],
+    ["store"],
     ["params", "data"],
     ["metrics", "ranks", "tables", "words"],
     ["features", "encoder", "tree", "collective", "label_names"],
@@ -43,8 +44,8 @@ COMMAND_LINES = LAYERS[-1]
 
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = [
-    "common", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names", "fusion",
-    "rankers", "linear", "check", "launch", "plan", "audit", "report", "sklearn",
+    "common", "store", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names",
+    "fusion", "rankers", "linear", "check", "launch", "plan", "audit", "report", "sklearn",
 ]  # fmt: skip
 # The only modules of these parts that do.
 WITH_TENSORFLOW = ["features.graph"]

@@ -8,15 +8,15 @@ from typing import Any
 from xmc_tf.audit.corrections import corrected_documents, read_accepted
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.incremental.documents import APPENDED, training_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import refuse_model_folder
+from xmc_tf.store.publishing import claimed_folder
 from xmc_tf.tables.reading_flags import (
     add_label_options,
     add_reading_options,

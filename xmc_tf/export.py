@@ -11,11 +11,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.locks import temporary_folder_beside
-from xmc_tf.common.folders.model_parts import EXPORT, MODEL
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
@@ -33,6 +28,10 @@ from xmc_tf.params import (
     options_of_flags,
 )
 from xmc_tf.params.choices import ONNX
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.models import EXPORT, MODEL
+from xmc_tf.store.outputs import refuse_model_folder
+from xmc_tf.store.publishing import claimed_folder, temporary_folder_beside
 
 _LOG = logging.getLogger(__name__)
 LARGEST_LOSS = 0.2  # points of precision; an export for ONNX Runtime uses 8 bits by default if it loses less

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.progress import span
 from xmc_tf.metrics import format_table, percent
 from xmc_tf.params import add_flags
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tables.runs import Run, delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of

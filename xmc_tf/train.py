@@ -13,16 +13,12 @@ import numpy as np
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import EMBEDDINGS
-from xmc_tf.common.files.outputs import check_output_folder, check_output_path, refuse_model_folder, refuse_work_folder
-from xmc_tf.common.files.regular import existing_file
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.jobs.linear import train_on_table
@@ -69,6 +65,15 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.report.writing import refuse_report
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import (
+    EMBEDDINGS,
+    check_output_folder,
+    check_output_path,
+    refuse_model_folder,
+    refuse_work_folder,
+)
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tree import load_chain
 

@@ -63,7 +63,7 @@ TRAINING = {
     "model is not a model": (
         "-m",
         lambda c, d: text(d / "params.json", "{}").parent,
-        ["holds other files", "params.json", "another folder with -m"],
+        ["holds files that are not part of a model", "params.json", "another folder with -m"],
     ),
     "names too few": ("--labels", lambda c, d: text(d / "n.txt", "a\nb\n"), ["n.txt", "12 labels", "2 names"]),
     "a name is empty": ("--labels", lambda c, d: text(d / "n.txt", "a\n\nb\n"), ["n.txt, line 2 is empty"]),

@@ -7,7 +7,6 @@ import pytest
 
 from tests.linear.cases import features, label_matrix, random_chain, ranker_params
 from tests.refusals import refused
-from xmc_tf.common.folders.checksums import record_files
 from xmc_tf.data import save_matrix
 from xmc_tf.linear.train import main
 from xmc_tf.models.xr_linear import XRLinear
@@ -16,6 +15,7 @@ from xmc_tf.rankers.fit import train_streamed, train_trees
 from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.level import UnreadWeights
 from xmc_tf.rankers.problems import RankerData
+from xmc_tf.store.checksums import record_files
 from xmc_tf.tree import LabelTree, label_embeddings
 
 ROWS, LABELS = 60, 40

@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
         assert not (tmp_path / "m").exists()
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "labels.txt").write_text("dear")
-    refused(r"holds other files(.|\n)*labels\.txt", run_train, corpus, tmp_path / "letters")
+    refused(r"holds files that are not part of a model(.|\n)*labels\.txt", run_train, corpus, tmp_path / "letters")
     assert (tmp_path / "letters" / "labels.txt").read_text() == "dear"
 
 

@@ -13,9 +13,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tests.refusals import refused
 from tests.serving.cases import assert_same, documents
 from xmc_tf import export
-from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import WARMUP, write_warmup
+from xmc_tf.store.models import ABOUT
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmc_tf.audit.data import MISSING, WRONG
+from xmc_tf.common.csv_cells import raw_cell, safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
 from xmc_tf.tables.label_cells import are_whole_floats, as_whole
 
 ACCEPT = "accept"

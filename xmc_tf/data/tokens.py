@@ -13,10 +13,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.store.checksums import check_content, content_record, is_content_record
+from xmc_tf.store.kinds import FolderKind, read_header
+from xmc_tf.store.publishing import publish
 
 Tokens = tuple[Sequence[int], float]
 """A text's token ids without special tokens, after truncation, and the number of tokens before it."""
@@ -26,7 +25,7 @@ _KIND = FolderKind(
     "a store of tokens",
     header="store.json",
     recognises=lambda header: header.get("format") == _FORMAT,
-    parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
+    parts=r"store\.json|ids\.bin|lengths\.npy|windows\.npy",
 )
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
@@ -203,7 +202,7 @@ class TokenStore:
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
         """Yield a writer. The new store replaces an existing one only if the block ends without an error."""
-        with placed_folder(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
+        with publish(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
             writer = TokenWriter(file, vocabulary_size)
             yield writer
             writer.finish(part, about or {})

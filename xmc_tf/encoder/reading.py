@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
+from xmc_tf.store.checksums import verified
 
 # Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}

@@ -15,11 +15,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.tokens import Tokens
 from xmc_tf.data.windows import Reading, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
+from xmc_tf.store.checksums import verified
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data.torch_file import read_torch
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight

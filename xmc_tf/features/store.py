@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import Records, check_content, content_record, is_content_record, verified
-from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.npz.reading import read_head
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
+from xmc_tf.store.checksums import Records, check_content, content_record, is_content_record, verified
+from xmc_tf.store.kinds import read_header
+from xmc_tf.store.models import TFIDF, TFIDF_FORMAT
+from xmc_tf.store.publishing import publish
 from xmc_tf.words.dictionaries import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
@@ -42,7 +42,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         "params": params.to_json(),
         "files": {name: content_record(content) for name, content in contents.items()},
     }
-    with placed_folder(folder, TFIDF) as part:
+    with publish(folder, TFIDF) as part:
         for name, content in contents.items():
             (part / name).write_bytes(content)
         (part / "params.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")

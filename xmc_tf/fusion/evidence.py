@@ -11,8 +11,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.fusion import Fusion
@@ -22,6 +20,8 @@ from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import FUSION, NAMES
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.model_parts import FUSION_HEADER
+from xmc_tf.common.json_files import read_json
 from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.held_out import Folds, HeldOutCandidates, is_right, sigmoid
@@ -23,6 +22,7 @@ from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers, weights_of
 from xmc_tf.label_names import Mentions
+from xmc_tf.store.models import FUSION_HEADER
 
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")

@@ -11,9 +11,6 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS, PREDICTIONS
-from xmc_tf.common.files.outputs import Named, check_output_path
 from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
@@ -48,6 +45,8 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import MATRIX_OF_PREDICTIONS, PREDICTIONS, Named, check_output_path
 from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.cli import GivenFlags, UsualFlags
 from xmc_tf.jobs.language_column import languages_of_column
@@ -33,6 +32,7 @@ from xmc_tf.params import (
     truth,
 )
 from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tables.reading_flags import source_options
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_table_options, table_options

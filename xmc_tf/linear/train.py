@@ -11,9 +11,6 @@ from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
@@ -63,6 +60,9 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.shared_scan import SharedScan
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import refuse_model_folder, refuse_work_folder
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.checkpoints.manifest import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.torch_file import read_torch
 from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
 from xmc_tf.matcher.predict_levels import predict_level

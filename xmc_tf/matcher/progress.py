@@ -13,12 +13,12 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import duration
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.store.files import atomic_file
 from xmc_tf.tree import LabelTree
 
 MOST_NODES = 10_000  # browsers are slow with more

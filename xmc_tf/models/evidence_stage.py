@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import HeldOutScores, ProbabilityModel, bounded_post_processor
 from xmc_tf.fusion.weighted_numbers import VERSION
@@ -25,6 +24,7 @@ from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
+from xmc_tf.store.models import ENSEMBLE
 
 _VERSION = 12  # of how evidence is learned, apart from the features; results of other versions are not reused
 _LOG = logging.getLogger(__name__)

@@ -8,22 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_kind import LINEAR
-from xmc_tf.common.folders.model_parts import (
-    DOCUMENTS,
-    ENCODER,
-    ENSEMBLE,
-    FEATURES,
-    FOLDERS,
-    FUSION,
-    HEAD,
-    HIERARCHY,
-    NAMES,
-    RANKER,
-    RANKERS_SCORE_NEW,
-    TREE,
-)
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
@@ -32,6 +16,22 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of, trees_of
 from xmc_tf.rankers.xlinear import XLinear
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import (
+    DOCUMENTS,
+    ENCODER,
+    ENSEMBLE,
+    FEATURES,
+    FOLDERS,
+    FUSION,
+    HEAD,
+    HIERARCHY,
+    LINEAR,
+    NAMES,
+    RANKER,
+    RANKERS_SCORE_NEW,
+    TREE,
+)
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:

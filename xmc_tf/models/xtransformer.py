@@ -7,17 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import (
-    DOCUMENTS,
-    ENCODER,
-    FUSION,
-    HIERARCHY,
-    NAMES,
-    RANKER,
-    RANKERS_SCORE_NEW,
-    TRAINING,
-)
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, as_features
@@ -43,6 +32,17 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.store.models import (
+    DOCUMENTS,
+    ENCODER,
+    FUSION,
+    HIERARCHY,
+    NAMES,
+    RANKER,
+    RANKERS_SCORE_NEW,
+    TRAINING,
+    pecos_class,
+)
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

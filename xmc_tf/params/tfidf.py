@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.params.base import Params
 from xmc_tf.params.values import param_field
 

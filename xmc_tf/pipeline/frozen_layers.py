@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_range
-from xmc_tf.common.folders.checksums import check_content
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.pipeline.row_blocks import RowBlocks
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.store.checksums import check_content, crc_of_range
 
 if TYPE_CHECKING:
     from xmc_tf.data import TokenStore

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import (
     Features,
@@ -39,6 +38,7 @@ from xmc_tf.params import (
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import content_hash
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

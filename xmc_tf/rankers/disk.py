@@ -19,10 +19,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import RANKERS
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.rankers.layout.stored import (
@@ -35,6 +32,9 @@ from xmc_tf.rankers.layout.stored import (
     write_search,
 )
 from xmc_tf.rankers.level import Level, UnreadWeights
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import RANKERS
+from xmc_tf.store.publishing import publish
 
 _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
@@ -46,7 +46,7 @@ def save_levels(
     """Write rankers to a folder atomically, or link their stored search layout. Older rankers in the folder are
     replaced, and other files are kept.
     """
-    with placed_folder(folder, RANKERS) as part:
+    with publish(folder, RANKERS) as part:
         write_parameters(levels, part)
         if stored is not None:
             link_search(stored, part)

@@ -6,10 +6,10 @@ from pathlib import Path
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
 from xmc_tf.audit.data import DUPLICATES, MISSING, NOUNS, SAME_LABELS, SILENT_NAME, WRONG
-from xmc_tf.common.files.atomic import atomic_files
 from xmc_tf.report.page.elements import Cell, Table, clean, name
 from xmc_tf.report.page.page import GENERATOR, render
 from xmc_tf.report.writing import write_csv
+from xmc_tf.store.files import atomic_files
 
 FINDINGS, PAGE = "findings.csv", "audit.html"
 AUDIT_FILES = {FINDINGS: ",".join(HEADER[:-2]), PAGE: GENERATOR}  # with a text by which each is recognised

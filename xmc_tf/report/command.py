@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable_json
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.category_paths import level_sentence, level_shares

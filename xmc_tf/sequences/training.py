@@ -15,7 +15,6 @@ from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.optimizer import Position, Schedule, TrainedVariables, decays
@@ -24,6 +23,7 @@ from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING
 from xmc_tf.sequences.model.recommender import Recommender
+from xmc_tf.store.files import log_folder
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 
 # Signature -> its inputs.
 SIGNATURES = {"serving_default": ("text",), "top_k": ("text", "k"), "about": ("text",)}

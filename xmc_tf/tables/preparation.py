@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.content import content_hash
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS as VOCABULARIES
+from xmc_tf.store.files import content_hash
 from xmc_tf.tables.column_choice import SAMPLE, choose_columns
 from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.identity import content_of, store_contents

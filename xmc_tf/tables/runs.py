@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
 _COLUMNS = ("id", "began", "seconds", "command", "model")

@@ -9,16 +9,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.outputs import check_output_path
-from xmc_tf.common.folders.checksums import MODEL_HEADER
-from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.params import TfidfParams, add_flags, add_model_place, model_place
+from xmc_tf.store.checksums import MODEL_HEADER
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.models import FUSION, FUSION_HEADER, NO_PROBABILITIES
+from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 

@@ -10,10 +10,10 @@ import numpy as np
 from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_rows, write_shard
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import checksum_of, is_unchanged
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.serialization import register
+from xmc_tf.store.checksums import checksum_of, is_unchanged
+from xmc_tf.store.files import atomic_file
 
 MANIFEST = "manifest.json"
 VERSION = 3  # 2: of version 0.2, with the arrays of Keras 2's optimizers

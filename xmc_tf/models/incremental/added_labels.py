@@ -9,7 +9,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data import as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
@@ -20,6 +19,7 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import embedded
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.store.checksums import verified
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3

@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
@@ -27,6 +26,7 @@ from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, p
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
+from xmc_tf.store.models import NO_PROBABILITIES
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.kmeans import build_tree
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.folders.model_parts import RANKERS
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.serialization import register
 from xmc_tf.common.threads import thread_count, usable_cores
@@ -39,6 +37,8 @@ from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.store.models import RANKERS
+from xmc_tf.store.publishing import publish
 
 _LOG = logging.getLogger(__name__)
 DOCUMENTS_A_PIECE = 100_000
@@ -201,7 +201,7 @@ def rankers_over_ranks(
         first = 0
         for folder, model in zip(folders, models, strict=True):
             if communicator.rank == 0:
-                with placed_folder(folder, RANKERS) as part:
+                with publish(folder, RANKERS) as part:
                     place_rankers(part, work, model, first)
             first += model.depth
 

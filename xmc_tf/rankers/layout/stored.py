@@ -25,11 +25,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import member_checksums
-from xmc_tf.common.files.crc import crc_of_all
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.writing import write_in_steps
-from xmc_tf.common.folders.checksums import crc_of_file
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.npz.reading import read_npy
@@ -37,6 +33,8 @@ from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.rankers.kernels.layout import SHARE, VERSION, Chunks, fill, measure, padded, unpack
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.query_arrays import sparse_arrays
+from xmc_tf.store.checksums import crc_of_all, crc_of_file, member_checksums
+from xmc_tf.store.files import write_in_steps
 
 _FIX = "copy the model again from where it is intact, or train it again"
 

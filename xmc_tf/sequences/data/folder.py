@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import Records, record_files
-from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.data.npz.reading import read_npy, read_npz
+from xmc_tf.store.checksums import Records, archive_problem, record_files
+from xmc_tf.store.kinds import FolderKind, read_header
 
 HEADER, ITEMS, COUNTS = "prepared.json", "items.txt", "item_counts.npy"
 FORMAT = "xmc_tf.sequences.data"
@@ -21,7 +19,7 @@ PARTS = "part_*.npz"
 
 PREPARED = FolderKind(
     "prepared interactions of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
-    parts={r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz": None},
+    parts=r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz",
 )  # fmt: skip
 
 

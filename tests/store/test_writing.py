@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from xmc_tf.common.files.log_folder import log_folder
-from xmc_tf.common.files.writing import write_in_steps
+from xmc_tf.store.files import log_folder, write_in_steps
 
 
 class Reluctant(io.BytesIO):

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.folders.checksums import Records, checksum_of, crc_of_file, is_unchanged, record_files, verified
+from xmc_tf.store.checksums import (
+    Records,
+    archive_problem,
+    checksum_of,
+    crc_of_file,
+    is_unchanged,
+    record_files,
+    verified,
+)
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """Checksums of a model's files. The model's header records them, and reading a file verifies them."""
 
 import json
+import mmap
 import os
 import re
+import struct
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,18 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.files.crc import crc_of_range
-from xmc_tf.common.files.json_files import read_unchanged_json
+from xmc_tf.common.json_files import read_unchanged_json
 from xmc_tf.common.threads import thread_count
 
 MODEL_HEADER = "params.json"
 MODEL_FORMAT = "xmc_tf.model"
 
+MAGIC = b"PK\x03\x04"  # at the beginning of an archive, and of each of its members
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+HEAD_BYTES = _LOCAL_HEADER.size  # of the header of a member, without its name
+_READ = 1 << 20
+# Errors of zipfile and the modules below it: RuntimeError for a password, its subclass NotImplementedError for an
+# unknown compression.
+_UNREADABLE: tuple[type[Exception], ...] = (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, zlib.error)
+_UNREADABLE += (RuntimeError, ValueError, EOFError, OSError)
 _CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
 _FIXES = {MODEL_HEADER: _FIX_MODEL, "prepared.json": "copy the folder again, or prepare the interactions again"}
+_PIECE = 1 << 26  # large pieces mean few waits for the GIL, while other threads use what is checked
+_POLYNOMIAL = 0xEDB88320  # of zip archives, with the highest power in the lowest bit
+_ONE = 1 << 31
 _RECORD = re.compile(r"[0-9a-f]{8}")
 
 
@@ -230,3 +242,100 @@ def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
             )
         found[name] = size, crc
     return found
+
+
+def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[int, int]:
+    """Return the CRC-32 of a range of a file, and the number of its bytes that exist."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        end = size if end is None else min(end, size)
+        crc = 0
+        # Mapped piece by piece, so that no more than a piece counts as memory of this process. Some network disks can
+        # only be mapped privately.
+        for start in range(begin - begin % mmap.ALLOCATIONGRANULARITY, end, _PIECE):
+            length = min(_PIECE, end - start)
+            with (
+                mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE, mmap.PROT_READ, offset=start) as content,
+                memoryview(content) as view,
+                view[max(begin - start, 0) :] as piece,
+            ):
+                crc = zlib.crc32(piece, crc)
+        return crc, max(end - begin, 0)
+
+
+def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
+    """Return the CRC-32 of concatenated parts from each part's CRC-32 and number of bytes."""
+    total = 0
+    for crc, length in parts:
+        total = _product(_power_of_x(8 * length), total) ^ crc
+    return total
+
+
+def _product(a: int, b: int) -> int:
+    """Return the product of two polynomials modulo the CRC-32 polynomial."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = (a << 1) & 0xFFFFFFFF
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+def _power_of_x(exponent: int) -> int:
+    power, square = _ONE, _ONE >> 1
+    while exponent:
+        if exponent & 1:
+            power = _product(power, square)
+        square = _product(square, square)
+        exponent >>= 1
+    return power
+
+
+def archive_problem(path: Path, *, thorough: bool = False) -> InputError | None:
+    """Return an error if an archive is damaged. Without ``thorough``, check only uncompressed members."""
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
+            for info in archive.infolist():
+                if info.compress_type == zipfile.ZIP_STORED:
+                    file.seek(max(info.header_offset, 0))
+                    start = data_start(info, file.read(HEAD_BYTES))
+                    crc, length = crc_of_range(path, start, start + info.file_size)
+                    if length < info.file_size:
+                        raise EOFError(f"{info.filename} ends {info.file_size - length:,} bytes too early")
+                elif thorough:
+                    with archive.open(info) as member:  # zipfile compares the checksum at the end
+                        while member.read(_READ):
+                            pass
+                    continue
+                else:
+                    continue
+                if crc != info.CRC:
+                    problem = f"the content of its member {info.filename} has changed since it was saved"
+                    expected, received = f"checksum {info.CRC:08x} (CRC-32)", f"checksum {crc:08x}"
+                    return InputError(
+                        f"{path} is damaged: {problem}", expected=expected, received=received, fix=_FIX_MODEL
+                    )
+    except _UNREADABLE as error:
+        if thorough:
+            return InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX_MODEL)
+    return None
+
+
+def member_checksums(path: Path) -> dict[str, str]:
+    """Return the CRC-32 of each member as 8 hex digits. They come from the archive's directory; no member is read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
+    except _UNREADABLE as error:
+        raise InputError(
+            f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX_MODEL
+        ) from None
+
+
+def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
+    """Return the offset of a member's data. Its header (``head``) may be longer than the archive's directory says."""
+    if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
+        raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
+    *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
+    return info.header_offset + HEAD_BYTES + name_length + extra_length

@@ -1,21 +1,24 @@
 """Checks of output paths before any work. Paths are compared by file identity, because links give a file many names."""
 
 import os
-import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import remove_leftovers
-from xmc_tf.common.files.marks import is_marked
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.model_parts import EXPORT, MODEL, kind_at
-from xmc_tf.common.folders.placing import PENDING, named_folder
+from xmc_tf.store.files import remove_leftovers
+from xmc_tf.store.models import EXPORT, MODEL, kind_at
 
-_SHOWN = 3  # names in a message
-# Hidden files, what a new disk holds, and the log that PECOS's scripts write into the model's folder.
-_HARMLESS = re.compile(r"\..*|lost\+found|.*\.log")
+# Marks by which a command recognizes files that it wrote earlier. It overwrites no other files.
+# Comments of .npz archives.
+FEATURES, LABELS, RELEVANCE = "xmc_tf features", "xmc_tf labels", "xmc_tf relevance"
+_MATRIX = "xmc_tf predictions"
+# Spaces at the end of an .npy header; NumPy writes fewer.
+EMBEDDINGS = " " * 256
+# The marks of a matrix of predictions, of JSON lines, and of tables of predicted labels.
+PREDICTIONS = (_MATRIX, '"scores": [', "label 1,score 1", "label 1;score 1", "label 1	score 1")
+MATRIX_OF_PREDICTIONS = _MATRIX
+_HEAD, _TAIL = 1 << 16, 64
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
@@ -34,7 +37,7 @@ def check_output_path(
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a file")
     kept = marks is not None and not force and os.path.isfile(path)
-    if kept and not (os.access(path, os.R_OK) and is_marked(Path(path), marks or ())):
+    if kept and not (os.access(path, os.R_OK) and _is_marked(Path(path), marks or ())):
         raise InputError(
             f"{flag} {path} exists and was not written by this command",
             expected="a new file, or one written by this command",
@@ -126,21 +129,7 @@ def refuse_model_folder(
                 received="/".join(inside), fix=f"give another folder with {flag}",
             )  # fmt: skip
     _refuse_place(flag, path, "a folder")
-    _refuse_foreign(flag, Path(path), written)
-
-
-def _refuse_foreign(flag: str, folder: Path, written: FolderKind) -> None:
-    """Refuse a folder that holds files and is not, or will not soon be, a folder of this kind."""
-    work = Path(f"{named_folder(folder)}.work")  # of an interrupted training
-    if not folder.is_dir() or written.is_at(folder) or (folder / PENDING).is_dir() or work.is_dir():
-        return
-    found = sorted(name for name in os.listdir(folder) if not _HARMLESS.fullmatch(name))
-    if found:
-        raise InputError(
-            f"{flag} {folder} holds other files", expected=f"a new folder, an empty one, or {written.what} to replace",
-            received=", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else ""),
-            fix=f"give another folder with {flag}",
-        )  # fmt: skip
+    written.check_place(Path(path), f"give another folder with {flag}", f"{flag} {path}")
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:
@@ -210,3 +199,13 @@ def _same(one: str | Path, other: str | Path) -> bool:
         return os.path.samefile(one, other)
     except (OSError, ValueError):
         return False
+
+
+def _is_marked(path: Path, marks: Iterable[str]) -> bool:
+    """Return whether a file has one of the marks near its beginning or at its end. Empty files count as marked."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        size = file.seek(0, 2)
+        file.seek(max(size - _TAIL, 0))
+        tail = file.read()
+    return not head or any(mark.encode() in head or tail.endswith(mark.encode()) for mark in marks)

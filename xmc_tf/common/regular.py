@@ -1,4 +1,5 @@
 import difflib
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -54,3 +55,12 @@ def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO
         raise InputError(f"{name} cannot be opened", expected="a readable file", received=reason, fix=fix) from None
     received = _KINDS.get(stat.S_IFMT(kind), "something else")
     raise InputError(f"{name} is not a regular file", expected="a regular file", received=received, fix=fix)
+
+
+def lock_file(handle: int) -> bool:
+    """Lock an open file. Return False if another process has locked it or the file system does not support locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

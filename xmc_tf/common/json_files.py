@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import open_regular
+from xmc_tf.common.regular import open_regular
 
 MOST_BYTES = 64 << 20
 MOST_LEVELS = 64

@@ -12,8 +12,12 @@ from scipy.sparse import csr_matrix
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import EMBEDDINGS, LABELS, MATRIX_OF_PREDICTIONS, PREDICTIONS
-from xmc_tf.common.files.outputs import (
+from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.store.outputs import (
+    EMBEDDINGS,
+    LABELS,
+    MATRIX_OF_PREDICTIONS,
+    PREDICTIONS,
     check_output_folder,
     check_output_path,
     refuse_model_folder,
@@ -21,17 +25,16 @@ from xmc_tf.common.files.outputs import (
     refuse_same_outputs,
     refuse_work_folder,
 )
-from xmc_tf.data import load_matrix, save_matrix
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Inputs, a model of ours, of version 0.1, of PECOS, an export, and folders that are none; works there."""
+    """Inputs, a model of ours, of another version, of PECOS, an export, and folders that are none; works there."""
     monkeypatch.chdir(tmp_path)
     for name in ("X.npz", "Y.npz", "exp/params.json", "exp/X.npz", "exp/encoder/config.json"):
         write(name, "{}")
     write("m/params.json", json.dumps({"format": "xmc_tf.model", "version": 1}))
-    write("old/params.json", json.dumps({"model": "XLinear", "versions": {"xmc_tf": "0.1"}}))
+    write("old/params.json", json.dumps({"format": "xmc_tf.model", "version": 0}))
     for model in ("m", "old"):
         for name in ("labels.txt", "tree/config.json", "tree/C0.npz", "ranker/ranker/0.model/W.npz", "Pt.npz"):
             write(f"{model}/{name}", "{}")
@@ -133,7 +136,7 @@ def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
 
 def test_a_folder_for_a_model(place):
     for path in (".", "exp"):  # among other files
-        refused(f"-m {path} holds other files", refuse_model_folder, "-m", path, {})
+        refused(f"-m {path} holds files that are not part of a model", refuse_model_folder, "-m", path, {})
     os.makedirs("disk/lost+found")
     for name in ("disk/.keep", "disk/train.log"):
         open(name, "w").close()
@@ -177,7 +180,7 @@ def test_a_work_folder_holds_no_input(place):
 
 _WRITER = """
 import sys
-from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.store.files import atomic_file
 with atomic_file(sys.argv[1]) as part:
     part.write_text("half")
     print("writing", flush=True)
