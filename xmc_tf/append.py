@@ -40,7 +40,7 @@ the command is interrupted, the model stays as it was.
 The vocabulary, label tree and calibration stay the same: train again when about a tenth of the documents are new."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser("xmc_tf.append", _DESCRIPTION, usage="%(prog)s -m MODEL [TABLE | -t TEXTS -y LABELS]")
     out.add_argument("documents", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
     add_flags(out, model_folder={"required": True})
@@ -74,9 +74,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             fix="python -m xmc_tf.append -m model new.csv",
         )  # fmt: skip
     if not arguments.documents:
-        refuse_without_table(arguments, {"label_column": "--label-column", "label_separator": "--label-separator"})
-    if arguments.accepted and not arguments.documents:
-        raise InputError("--accepted: there is no table", expected="the table that was audited", fix="name it as TABLE")
+        refuse_without_table(arguments, "label_column", "label_separator")
+        arguments.refuse("accepted", needs="a table", expected="the table that was audited", fix="name it as TABLE")
     inputs = {
         "TABLE": arguments.documents,
         "--accepted": arguments.accepted,

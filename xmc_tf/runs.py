@@ -1,6 +1,5 @@
 """``python -m xmc_tf.runs``: list, compare and delete the training runs on a data set."""
 
-import argparse
 import csv
 import dataclasses
 import json
@@ -37,7 +36,7 @@ Delete the record of a run; its model folder stays:
     python -m xmc_tf.runs data.sqlite delete 2"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser("xmc_tf.runs", _DESCRIPTION, usage="%(prog)s DATA [ACTION] [RUN ...] [options]")
     out.add_argument("data", metavar="DATA", help="data set, or the table that it was prepared from")
     out.add_argument("action", nargs="?", choices=_ACTIONS, default="list", metavar="ACTION", help=", ".join(_ACTIONS))
@@ -49,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parser().parse_args(argv, cli.GivenFlags())
+    arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):

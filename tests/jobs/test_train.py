@@ -157,7 +157,7 @@ def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
     ("flags", "message"),
     [
         (["data.csv"], "-m is missing"),
-        (["data.csv", "-m", "model", "-t", "X.txt"], "mutually exclusive"),
+        (["data.csv", "-m", "model", "-t", "X.txt"], "-t cannot be used with a table"),
         (["data.csv", "-m", "model", "--num-train-epochs", "2"], "--num-train-epochs can only be used with an encoder"),
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes can only be used with a table"),
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column can only be used with"),

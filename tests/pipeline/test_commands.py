@@ -11,7 +11,6 @@ from tests.pipeline.corpus import made_stages, run_train, shell
 from tests.refusals import refused
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.data import load_matrix
 from xmc_tf.jobs.train_flags import parser
 from xmc_tf.metrics import pecos_lines
@@ -21,7 +20,7 @@ from xmc_tf.tree import LabelTree
 
 
 def recipe_of(*flags):
-    return train._recipe(parser().parse_args(flags, GivenFlags()))
+    return train._recipe(parser().parse_args(flags))
 
 
 def test_flags_reach_all_parts():

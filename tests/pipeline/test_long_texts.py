@@ -11,7 +11,6 @@ from tests.pipeline.corpus import TOPICS, write_encoder
 from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.data.windows import Reading
 from xmc_tf.jobs import train_flags
 from xmc_tf.models.metadata import ModelMetadata
@@ -169,8 +168,8 @@ def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
         path = tmp_path / "params.json"
         path.write_text(json.dumps({"pred_params": {"matcher_params_chain": inside}}))
         flags = ["--params-path", str(path), *flags]
-    assert train._recipe(train_flags.parser().parse_args(flags, GivenFlags())).reading == expected
+    assert train._recipe(train_flags.parser().parse_args(flags)).reading == expected
 
 
 def test_no_windows_are_refused():
-    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"], GivenFlags()))
+    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"]))

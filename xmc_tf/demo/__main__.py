@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    args = parser().parse_args(argv, cli.GivenFlags())
+    args = parser().parse_args(argv)
     allow_control_characters()
     # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)

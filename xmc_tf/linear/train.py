@@ -90,7 +90,7 @@ _SOLVER = (
 )  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser(
         "xmc_tf.linear.train", _DESCRIPTION, usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]"
     )
@@ -150,7 +150,7 @@ def _add_data_flags(data: argparse._ArgumentGroup) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train and save a model."""
-    arguments = parser().parse_args(argv, cli.GivenFlags())
+    arguments = parser().parse_args(argv)
     if arguments.generate_params_skeleton:
         print(linear_skeleton())
         return

@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    a = parser().parse_args(argv, cli.GivenFlags())
+    a = parser().parse_args(argv)
     if a.encoder is None:
         a.refuse(*_OF_ENCODERS, where="for linear rankers", fix="add --encoder, or leave it out")
     if a.nr_splits < 2:
