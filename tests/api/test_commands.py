@@ -82,7 +82,7 @@ def test_the_list_names_all_commands_and_two_examples(flags, capsys):
 def test_the_version_and_the_name_of_the_program(program, called, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [program])
     main(["--version"])
-    assert re.fullmatch(r"xmc_tf \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"xmc_tf \d+\.\d+\.\d+(rc\d+)?\n", capsys.readouterr().out)
     main([])
     assert capsys.readouterr().out.startswith(f"usage: {called} COMMAND")
 
