@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
 from xmc_tf.collective.tables.every_row import EveryRow, InPlaceAdam, RowStep
 from xmc_tf.collective.tables.table import make_table
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
-from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep
 from xmc_tf.common.errors import InputError

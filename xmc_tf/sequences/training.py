@@ -13,7 +13,7 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress

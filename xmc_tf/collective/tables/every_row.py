@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
 from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded

@@ -4,13 +4,15 @@ from typing import Any
 
 import keras
 
-from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
-from xmc_tf.collective.optimizers.row_wise.adamax import RowAdamax
 from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
-from xmc_tf.collective.optimizers.row_wise.ftrl import RowFtrl
-from xmc_tf.collective.optimizers.row_wise.rmsprop import RowRMSprop
-from xmc_tf.collective.optimizers.row_wise.sgd import RowSGD
+from xmc_tf.collective.optimizers.row_wise.optimizers import (
+    RowAdagrad,
+    RowAdam,
+    RowAdamax,
+    RowFtrl,
+    RowRMSprop,
+    RowSGD,
+)
 from xmc_tf.collective.tables.row_sums import has_gpu
 from xmc_tf.common.errors import InputError
 
