@@ -158,8 +158,8 @@ def run_text(run: Run) -> str:
 
 
 def _change(trial: Mapping[str, Any]) -> list[str]:
-    """Return the setting that a trial changed, and its value. In version 0.2, trials had a name instead."""
-    return [trial.get("setting", trial.get("name")) or "the first settings", trial.get("value", "")]
+    """Return the setting that a trial changed, and its value."""
+    return [trial["setting"] or "the first settings", trial["value"]]
 
 
 def comparison_text(runs: Sequence[Run]) -> str:

@@ -118,11 +118,7 @@ def test_a_promise_that_cannot_be_kept_is_refused():
     with pytest.raises(InputError, match="at most 0, according to its held-out documents"):
         PrecisionCurve([0.5], [0.1], [0.1], [0.0004], [100]).for_precision(0.9)
     with pytest.raises(InputError, match="fewer than 30 held-out labels"):
-        PrecisionCurve([], [], []).for_precision(0.2)
-
-
-def test_a_curve_of_an_older_version_promises_what_was_measured():
-    assert PrecisionCurve([0.8, 0.5, 0.2], [0.9, 0.7, 0.4], [0.2, 0.5, 0.8]).for_precision(0.6) == (0.5, 0.7, 0)
+        PrecisionCurve([], [], [], [], []).for_precision(0.2)
 
 
 def test_labels_of_one_document_count_by_how_much_they_vary_together():

@@ -133,10 +133,10 @@ def _check_digest(source: EncoderSource, config: EncoderConfig) -> None:
     """Refuse a configuration that differs from the one with which ``write_pooling`` was called."""
     content = source.read(_POOLING_FILE)
     saved = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None) if content is not None else None
-    if isinstance(saved, dict) and saved.get("config", config.digest) != config.digest:
+    if isinstance(saved, dict) and saved.get("config") != config.digest:
         raise InputError(
             f"{source.name}: config.json has changed since the encoder was saved",
-            expected=f"the configuration with the digest {saved['config']}, as {_POOLING_FILE} says",
+            expected=f"the configuration with the digest {saved.get('config')}, as {_POOLING_FILE} says",
             received=f"one with the digest {config.digest}",
             fix="copy the whole folder again",
         )

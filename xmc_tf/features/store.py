@@ -102,7 +102,7 @@ def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
 
 def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
-    header = read_header(path, TFIDF_FORMAT, 1, _VERSION, of="a fitted TF-IDF", fix=_FIX)
+    header = read_header(path, TFIDF_FORMAT, _VERSION, of="a fitted TF-IDF", fix=_FIX)
     files = header.get("files")
     if not isinstance(files, dict) or not all(is_content_record(stamp) for stamp in files.values()):
         raise _unexpected(path, '"files" with the bytes and the crc32 of each file')
@@ -110,7 +110,7 @@ def _header(folder: Path) -> dict[str, Any]:
         if type(header.get(name)) is not int or header[name] < least:
             raise _unexpected(path, f'"{name}", a whole number of at least {least}')
     try:
-        header["params"] = TfidfParams.of_header(header)
+        header["params"] = TfidfParams.from_json(header.get("params", {}))
     except InputError as error:
         raise error.found_in(path) from None
     return header

@@ -158,8 +158,7 @@ class LabelNames:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
                 reading = as_written()._replace(**{name: held[name] for name in WordOptions._fields if name in held})
                 reading = reading._replace(piece=int(reading.piece))
-                if _RUNS[0] in held:  # older models have the table itself
-                    reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
+                reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
                 names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
         except (EOFError, OSError, KeyError, TypeError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None

@@ -61,11 +61,8 @@ def read_metadata(folder: Path) -> ModelMetadata:
     if not path.exists():
         raise _no_model(folder)
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
-    if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
-        raise InputError(
-            f"{path} has an unknown version", expected=str(_VERSION), received=repr(content.get("version")),
-            fix="load it with the version of xmc_tf that wrote it, or train it again",
-        )  # fmt: skip
+    if (content.get("format"), content.get("version")) != (MODEL_FORMAT, _VERSION):
+        raise InputError(f"{path} was not written by this version of xmc_tf", fix="train the model again")
     # Only a warning, because people edit parameters by hand on purpose, as they do in PECOS's folders.
     if is_unchanged(content) is False:
         _LOG.warning(

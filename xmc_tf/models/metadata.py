@@ -82,7 +82,7 @@ class ModelMetadata:
 
     @property
     def reading(self) -> Reading:
-        """The options for reading documents. Models of older versions truncate documents."""
+        """The options for reading documents. PECOS's models have none, and truncate documents."""
         if "long_texts" not in self.content:
             return Reading(self.truncate_length)
         long_texts = self._value("long_texts")

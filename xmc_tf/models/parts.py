@@ -29,7 +29,6 @@ from xmc_tf.store.models import (
     LINEAR,
     NAMES,
     RANKER,
-    RANKERS_SCORE_NEW,
     TREE,
 )
 from xmc_tf.tree import LabelTree, load_chain
@@ -146,8 +145,8 @@ class LazyModelFolder:
     @cached_property
     def new_to_head(self) -> np.ndarray | None:
         """The labels without documents, which the label head does not score: bool [labels]; None: it scores all."""
-        if self.evidence is None or not self.metadata.content.get(RANKERS_SCORE_NEW):
-            return None  # older models learned their probabilities with the head's scores of all labels
+        if self.evidence is None:
+            return None
         new = self.evidence.fusion.log_documents[: self.ranker.nr_labels] == 0
         return new if new.any() else None
 

@@ -39,7 +39,6 @@ from xmc_tf.store.models import (
     HIERARCHY,
     NAMES,
     RANKER,
-    RANKERS_SCORE_NEW,
     TRAINING,
     pecos_class,
 )
@@ -192,9 +191,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
                 model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names,
                 decide_on_head=not is_chosen(recipe),
             )  # fmt: skip
-            model.metadata = model.metadata.replace(
-                ensemble_method=stage.record["ensemble_method"], **{RANKERS_SCORE_NEW: True}
-            )
+            model.metadata = model.metadata.replace(ensemble_method=stage.record["ensemble_method"])
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:

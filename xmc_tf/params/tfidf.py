@@ -64,18 +64,6 @@ class TfidfParams(Params):
         """Whether each character is a word in scripts that are written without spaces."""
         return self.language != AS_WRITTEN
 
-    @classmethod
-    def of_header(cls, header: Mapping[str, Any]) -> "TfidfParams":
-        """Return the parameters of a saved TF-IDF model. In version 1, words are used as written, without pieces.
-
-        Args:
-            header: the content of its ``params.json``.
-        """
-        given = header.get("params", {})
-        if header.get("version") == 1 and isinstance(given, dict):
-            given = {"language": AS_WRITTEN, "pieces": 0, **given}
-        return cls.from_json(given)
-
     @property
     def description(self) -> str:
         """Description of the features in plain words."""

@@ -18,7 +18,6 @@ HIERARCHY, DOCUMENTS = "hierarchy", "documents"
 LABELS = "labels.txt"
 FUSION_HEADER = "fusion.json"  # in FUSION
 NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are not probabilities
-RANKERS_SCORE_NEW = "rankers_score_new"  # in MODEL_HEADER: whether labels without documents have no score of the head
 
 _PECOS_MODEL = "pecos.xmc.xlinear.model###XLinearModel"
 

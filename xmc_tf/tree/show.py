@@ -169,7 +169,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _about(model: Path) -> list[str]:
     """Return lines that describe the features and the scores of a model."""
     header, scores = model / "features" / "params.json", _about_scores(model)
-    features = [f"features: {TfidfParams.of_header(read_json(header)).description}"] if header.exists() else []
+    params = TfidfParams.from_json(read_json(header).get("params", {})) if header.exists() else None
+    features = [] if params is None else [f"features: {params.description}"]
     return [*features, *([f"scores: {scores}"] if scores else [])]
 
 
@@ -180,10 +181,12 @@ def _about_scores(model: Path) -> str:
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))
         if not documents:
             return "from rankers and label names; too few documents could be held out to learn probabilities"
-        learned_from = f"probabilities, learned from {documents:,} held-out documents"
-        if error is None:
-            return learned_from
-        return f"{learned_from}; on these, they differ from the share of right labels by {100 * error:.1f} points"
+        differ = (
+            ""
+            if error is None
+            else f"; on these, they differ from the share of right labels by {100 * error:.1f} points"
+        )
+        return f"probabilities, learned from {documents:,} held-out documents{differ}"
     if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
         return f"no probabilities: {why}"
     return ""

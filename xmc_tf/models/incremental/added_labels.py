@@ -48,7 +48,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         )
     added = label_vocabulary(lines).preferred
     check_new(added, names)
-    if metadata.model == "XLinear" and evidence.fusion.names_are_documents:
+    if metadata.model == "XLinear" and evidence.fusion.names:
         linear = XRLinear.load(model)
         if linear.training_data is not None:
             _with_names(linear, linear.training_data, lines).save(folder)

@@ -134,7 +134,7 @@ def appended(
 def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> TrainingData:
     """Return the names of new labels as training documents, if the model was also trained on its other label names."""
     fusion = None if model.evidence is None else model.evidence.fusion
-    names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
+    names = NameDocuments.of(lines if fusion is not None and fusion.names else [])
     X = (
         csr_matrix(model.features(names.texts, threads=1).sparse)
         if names.texts
