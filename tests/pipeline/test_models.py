@@ -183,7 +183,7 @@ def test_only_some_labels_whoever_scores_them(corpus, tuned, tmp_path, capsys):
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines() if line} == {"9", "17"}
 
 
-def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
+def test_a_matrix_in_pieces_and_options(corpus, tuned):
     texts, _ = texts_and_labels(corpus, "tst")
     whole = tuned.predict(texts, only_topk=3)
     assert np.diff(whole.indptr).tolist() == [3] * 60

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xmc_tf.common.folders.checksums import record_files
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
@@ -19,6 +18,7 @@ from xmc_tf.sequences.data import preparation
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.sequences.prepare import main
+from xmc_tf.store.checksums import record_files
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["ann", "bob", "Zoë", "d"]), st.integers(0, 6), st.integers(0, 5)),

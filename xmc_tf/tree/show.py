@@ -181,12 +181,9 @@ def _about_scores(model: Path) -> str:
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))
         if not documents:
             return "from rankers and label names; too few documents could be held out to learn probabilities"
-        differ = (
-            ""
-            if error is None
-            else f"; on these, they differ from the share of right labels by {100 * error:.1f} points"
-        )
-        return f"probabilities, learned from {documents:,} held-out documents{differ}"
+        learned_from = f"probabilities, learned from {documents:,} held-out documents"
+        differ = "on these, they differ from the share of right labels by"
+        return learned_from if error is None else f"{learned_from}; {differ} {100 * error:.1f} points"
     if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
         return f"no probabilities: {why}"
     return ""
