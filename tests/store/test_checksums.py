@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
+from xmc_tf.store import checksums
 from xmc_tf.store.checksums import (
     Records,
     archive_problem,
@@ -201,3 +202,16 @@ def test_compressed_members_are_unpacked_if_thorough(tmp_path):
     content[data_of(path)[len(data_of(path)) // 2]] ^= 1
     path.write_bytes(content)
     assert isinstance(archive_problem(path, thorough=True), InputError)
+
+
+def test_the_checksum_of_a_long_file_depends_on_each_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "_PIECE", 1 << 16)
+    path, content = tmp_path / "long", bytearray(np.random.default_rng(0).bytes(200_000))
+    path.write_bytes(content)
+    right = crc_of_file(path)
+    assert crc_of_file(path) == right
+    for place in (0, 1 << 16, 140_000, 199_999):
+        content[place] ^= 1
+        path.write_bytes(content)
+        assert crc_of_file(path) != right
+        content[place] ^= 1

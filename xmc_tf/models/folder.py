@@ -14,7 +14,6 @@ from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.regular import open_regular
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.rankers.layout.stored import known_records
 from xmc_tf.store.checksums import (
     MODEL_FORMAT,
     MODEL_HEADER,
@@ -94,7 +93,7 @@ def write_model_folder(
             (place / LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         # Written last, because without it the folder is not a model.
         about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
-        files = record_files(place, exclude=[MODEL_HEADER], known=known_records(place))
+        files = record_files(place, exclude=[MODEL_HEADER])
         content: dict[str, Any] = {**about, **metadata.content, "files": files}
         content["checksum"] = checksum_of(content)
         (place / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

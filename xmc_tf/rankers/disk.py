@@ -28,11 +28,12 @@ from xmc_tf.rankers.layout.stored import (
     has_search,
     link_search,
     open_search,
+    search_records,
     stored_weights,
     write_search,
 )
 from xmc_tf.rankers.level import Level, UnreadWeights
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import Records, verified
 from xmc_tf.store.models import RANKERS
 from xmc_tf.store.publishing import publish
 
@@ -87,21 +88,22 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Return the levels in a folder, and their search layout (None if there is none that can be used). With a layout,
-    weights are read and checked on first use.
+    """Return the levels in a folder, and their search layout (None if there is none). With a layout,
+    weights of PECOS's format are read and checked on first use.
     """
     folder = Path(folder)
     later = has_search(folder)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
-    # The files of a layout have checksums of their own.
-    with verified(folder, skip=(*SEARCH_ENDINGS, *(("W.npz",) if later else ())), archives=archives):
+    records = Records.around(folder) or search_records(folder)
+    skip = ("W.npz",) if later else SEARCH_ENDINGS  # a layout may be deleted
+    with verified(folder, skip=skip, archives=archives, records=records):
         file = folder / "ranker" / "param.json"
         chain = _read(file, folder)
         depth, nr_features = _whole_number(chain, "depth", file), _whole_number(chain, "nr_features", file)
         files = [level_folder(folder, t) / "param.json" for t in range(depth)]
         params = [_read(file, folder) for file in files]
         biases = [_bias(param, file) for param, file in zip(params, files, strict=True)]
-        search = open_search(folder, biases) if later else None
+        search = open_search(folder) if later else None
         levels: list[Level] = []
         for t, (file, param, bias) in enumerate(zip(files, params, biases, strict=True)):
             shape = nr_features + (bias > 0), _whole_number(param, "nr_labels", file)

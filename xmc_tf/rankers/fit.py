@@ -214,12 +214,10 @@ def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first
     weights = join_columns([part._replace(labels=at) for part, at in zip(solved, places, strict=True)], len(labels))
     sizes = instances.nr_sparse, instances.dense.shape[1], SMALL_SHARE
     count, indptr, columns = last - first, children - children[0], np.arange(len(labels), dtype=np.int32)
-    table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64))
     measure(*weights[:2], indptr, columns, *sizes, 0, count, table.rows, table.lengths)
     start = np.concatenate([[0], np.cumsum(table.lengths)])
     words = np.zeros(start[-1], np.int32)
-    fill(
-        *weights, indptr, columns, *sizes, 0, count, problem.bias,
-        start, words, words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
-    )  # fmt: skip
+    views = words, words.view(np.float32), words.view(np.uint8)
+    fill(*weights, indptr, columns, *sizes, 0, count, problem.bias, start, *views)
     return _Piece(table, words, len(labels), len(weights[1]))

@@ -41,23 +41,26 @@ _RECORD = re.compile(r"[0-9a-f]{8}")
 
 
 def crc_of_file(path: Path) -> str:
-    """Return the CRC-32 of a file's bytes as 8 hex digits."""
-    return f"{crc_of_range(path)[0]:08x}"
+    """Return the CRC-32 of a file's bytes as 8 hex digits; of a long file, the CRC-32 of those of its pieces."""
+    starts = range(0, path.stat().st_size, _PIECE)
+    if len(starts) < 2:
+        return f"{crc_of_range(path)[0]:08x}"
+    with ThreadPoolExecutor(thread_count(-1)) as pool:
+        crcs = pool.map(lambda start: crc_of_range(path, start, start + _PIECE)[0], starts)
+        return f"{zlib.crc32(b''.join(crc.to_bytes(4, 'little') for crc in crcs)):08x}"
 
 
-def record_files(
-    folder: Path, exclude: Iterable[str] = (), known: Mapping[str, dict[str, Any]] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Return the records of a folder's files except ``exclude``, by name. Records in ``known`` are reused."""
-    left_out, known = set(exclude), known or {}
+def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the records of a folder's files except ``exclude``, by name."""
+    left_out = set(exclude)
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
     with ThreadPoolExecutor(thread_count(-1)) as pool:
-        checksums = list(pool.map(lambda name: "" if name in known else crc_of_file(paths[name]), names))
-    return {
-        name: known.get(name) or {"bytes": paths[name].stat().st_size, "crc32": checksum}
-        for name, checksum in zip(names, checksums, strict=True)
-    }
+        checksums = pool.map(lambda name: crc_of_file(paths[name]), names)
+        return {
+            name: {"bytes": paths[name].stat().st_size, "crc32": checksum}
+            for name, checksum in zip(names, checksums, strict=True)
+        }
 
 
 def content_record(content: bytes) -> dict[str, int]:
@@ -320,17 +323,6 @@ def archive_problem(path: Path, *, thorough: bool = False) -> InputError | None:
         if thorough:
             return InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX_MODEL)
     return None
-
-
-def member_checksums(path: Path) -> dict[str, str]:
-    """Return the CRC-32 of each member as 8 hex digits. They come from the archive's directory; no member is read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
-    except _UNREADABLE as error:
-        raise InputError(
-            f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX_MODEL
-        ) from None
 
 
 def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
