@@ -33,7 +33,11 @@ _UNREADABLE += (RuntimeError, ValueError, EOFError, OSError)
 _CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
-_FIXES = {MODEL_HEADER: _FIX_MODEL, "prepared.json": "copy the folder again, or prepare the interactions again"}
+_FIXES = {
+    MODEL_HEADER: _FIX_MODEL,
+    "prepared.json": "copy the folder again, or prepare the interactions again",
+    "store.json": "copy the folder again, or tokenize again",
+}
 _PIECE = 1 << 26  # large pieces mean few waits for the GIL, while other threads use what is checked
 _POLYNOMIAL = 0xEDB88320  # of zip archives, with the highest power in the lowest bit
 _ONE = 1 << 31
@@ -63,18 +67,9 @@ def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[st
         }
 
 
-def content_record(content: bytes) -> dict[str, int]:
-    """Return the record of a file with this content: its length and its CRC-32 as integers."""
-    return {"bytes": len(content), "crc32": zlib.crc32(content)}
-
-
-def is_content_record(record: Any) -> bool:
-    return isinstance(record, dict) and all(type(record.get(key)) is int for key in ("bytes", "crc32"))
-
-
-def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes: bool = True) -> None:
-    """Raise InputError if a file differs from a ``content_record``. Without ``all_bytes``, compare only the size."""
-    own = Records(path.parent, path, {path.name: (record["bytes"], f"{record['crc32']:08x}")}, fix=fix)
+def check_file(path: Path, record: Mapping[str, Any], fix: str, *, all_bytes: bool = True) -> None:
+    """Raise InputError if a file differs from its record. Without ``all_bytes``, compare only the size."""
+    own = Records(path.parent, path, {path.name: (record["bytes"], record["crc32"])}, fix=fix)
     if (problem := own.problem(path.name, all_bytes=all_bytes)) is not None:
         raise problem
 
@@ -110,7 +105,7 @@ class Records:
             return None  # the reader of the header reports it
         if "files" not in content:
             return None
-        if header == MODEL_HEADER and content.get("format") != MODEL_FORMAT:
+        if header == MODEL_HEADER and not str(content.get("format")).startswith("xmc_tf."):
             return None
         return cls(folder, path, _checked_records(content["files"], path), is_unchanged(content))
 
@@ -126,10 +121,10 @@ class Records:
         if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
             named = real
         for start in dict.fromkeys((named, real)):
-            for folder in (start, *start.parents[:3]):
+            for folder in reversed((start, *start.parents[:3])):  # a model also has the records of its parts
                 records = cls.read(folder)
-                if records is not None:
-                    return cls(records.folder, records.header, records._below(start), records.unchanged)
+                if records is not None and (files := records._below(start)):
+                    return cls(records.folder, records.header, files, records.unchanged)
         return None
 
     def problem(self, name: str, *, all_bytes: bool = True) -> InputError | None:
