@@ -140,13 +140,21 @@ class ColumnOptions:
     python: bool = False
 
     def named(self, what: str) -> str:
-        """Return the flag or argument that selects a column for "text", "label", "document" or "id"."""
+        """Return the flag or argument that selects a column.
+
+        Args:
+            what: the content of the column: "text", "label", "document" or "id".
+        """
         if self.python:
             return {"text": 'text="NAME"', "label": 'labels="NAME"'}.get(what, "the name of a column")
         return f"--{what}-column NAME"
 
     def naming(self, texts: Sequence[str]) -> str:
-        """Return the flag or argument that selects text columns by their names."""
+        """Return the flag or argument that selects text columns.
+
+        Args:
+            texts: the names of the columns.
+        """
         if self.python:
             return f"text={texts[0]!r}" if len(texts) == 1 else f"text={[*texts]!r}"
         return f"--text-column {shlex.quote(','.join(texts))}"
