@@ -18,7 +18,6 @@ from xmc_tf.plan import summary
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions, fine_tuning, ranker_work, rankers, trained_nodes
 from xmc_tf.plan.stages import tree as tree_stage
-from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
 
@@ -66,8 +65,9 @@ def test_work_of_rankers_is_that_of_the_tasks_of_a_training():
          np.arange(0, documents * entries + 1, entries))
     )  # fmt: skip
     tree = build_tree(csr_matrix(rng.random((labels, 4), np.float32)), HierarchicalKMeansParams())
-    levels = Levels(Y, tree.to_chain(), None, RankerParams(), None)
-    tasks = [level_tasks(Instances(Features(features)), levels.problem(t)) for t in range(levels.depth)]
+    instances = Instances(Features(features), RankerParams())
+    levels = instances.levels(Y, tree.to_chain())
+    tasks = [level_tasks(instances, levels.problem(t)) for t in range(levels.depth)]
     found = ranker_work(DataSizes(labels, documents, per_document, entries), entries)
     assert len(tasks) == 3
     assert found.total == pytest.approx(sum(one.work.sum() for one in tasks), rel=0.02)

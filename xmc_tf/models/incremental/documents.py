@@ -26,7 +26,6 @@ from xmc_tf.rankers.incremental.rankers import (
     solved_again,
     with_documents_from,
 )
-from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree
@@ -102,10 +101,10 @@ def appended(
     trees = [model.tree, *model.more_trees]
     if in_rankers > known:
         trees = with_labels(trees, every, known, threads)
-    params = params_of_growth(model.metadata)
+    instances = Instances(as_features(every.X), params_of_growth(model.metadata))
     growths = []
     for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
-        levels = Levels(every.Y, tree.to_chain(), None, params, None)
+        levels = instances.levels(every.Y, tree.to_chain())
         changed = with_documents_from(levels, training.nr_rows)
         columns = [np.arange(clusters.shape[0]) for clusters in levels.clusters]
         columns[-1][known:] = -1
@@ -113,7 +112,7 @@ def appended(
         changed[-1] |= new
         growths.append(Growth(ranker, levels, columns, changed, training.nr_rows))
     solve = solved_again if exact else adjusted
-    rankers = solve(growths, Instances(as_features(every.X)), threads, model.metadata.seed)
+    rankers = solve(growths, instances, threads, model.metadata.seed)
     evidence = model.evidence
     if evidence is not None:
         evidence = dataclasses.replace(evidence.with_added(new_lines) if new_lines else evidence, allowed=None)

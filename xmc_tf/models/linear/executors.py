@@ -199,9 +199,8 @@ class OverRanks:
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
     ) -> list[XLinear]:
         return train_trees_over_ranks(
-            self.communicator, self._work, data.X, partial(data.levels, params), pred_params=pred_params,
-            threads=self.threads, seed=seed,
-        )  # fmt: skip
+            self.communicator, self._work, data, params, pred_params=pred_params, threads=self.threads, seed=seed
+        )
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
         """Return the fusion into probabilities on rank 0, None on other ranks. A resumed run reuses the saved one."""
