@@ -96,7 +96,7 @@ def weights(**given):
 
 
 def test_probabilities_of_a_fusion_with_written_down_weights():
-    """Of a text with two mentions, and of one without a known word, whose label is no more probable than it is often."""
+    """Of a text with two mentions, and of one without a known word, whose label has only its frequency."""
     fusion = Fusion(
         weights(constant=-1, score=1, part_of_a_name=-2, mentions=0.5, documents=0.25),
         weights(constant=-3, whole_name=2, score=0.5),
