@@ -53,7 +53,7 @@ WITH_TENSORFLOW = ["features.graph"]
 NEEDS = {
     **dict.fromkeys((
         "collective", "collective.checkpoints.checkpoint", "collective.checkpoints.training_state",
-        "collective.optimizers.row_wise.forms", "collective.optimizers.row_wise.updating",
+        "collective.optimizers.row_wise.keras_forms", "collective.optimizers.row_wise.updating",
         "encoder.charsmap", "encoder.code_points", "encoder.encoder", "encoder.graph_tokenizer",
         "encoder.network.operations", "encoder.network.packed_layout", "encoder.precision", "encoder.unigram",
         "features.graph", "matcher.bootstrap", "matcher.fine_tune", "matcher.head", "matcher.matcher",

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from xmc_tf.collective.optimizers.row_wise.forms import names_of_forms
+from xmc_tf.collective.optimizers.row_wise.keras_forms import names_of_forms
 
 ROWS, KINDS, STEPS, CLASSES = 37, 7, 4, 5  # of the large and the small table; ids in an example; classes
 registered = keras.saving.register_keras_serializable("random_programs")

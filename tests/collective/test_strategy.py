@@ -22,7 +22,7 @@ from xmc_tf.collective import keras_names
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise.forms import exact_form_of, names_of_forms, row_wise_of
+from xmc_tf.collective.optimizers.row_wise.keras_forms import exact_form_of, names_of_forms, row_wise_of
 from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdagrad
 from xmc_tf.collective.optimizers.row_wise.updating import update_rows
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding

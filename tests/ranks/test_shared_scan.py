@@ -15,7 +15,7 @@ def looked(ranks_a_host, size, look):
 
     def one(communicator):
         communicator.host = f"host{communicator.rank % (size // ranks_a_host)}"
-        return SharedScan(communicator).each(lambda part, parts: look(communicator, part, parts))
+        return SharedScan(communicator).map(lambda part, parts: look(communicator, part, parts))
 
     return on_ranks(size, one)
 

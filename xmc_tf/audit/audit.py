@@ -7,7 +7,7 @@ import numpy as np
 
 from xmc_tf.audit.data import KINDS, MISSING, NOUNS, WRONG, AuditData, Finding
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
-from xmc_tf.audit.label_error_model import weigh
+from xmc_tf.audit.label_error_model import estimate_errors
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
 from xmc_tf.params.pools import FUSED_LABELS
@@ -88,7 +88,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
             received=f"{data.Y.shape[0]:,}",
         )
     evidence = gather_evidence(data)
-    has, chance = weigh(evidence, data.seed)
+    has, chance = estimate_errors(evidence, data.seed)
     suspected = ~evidence.has & ~evidence.random
     found = [
         *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from xmc_tf.collective.dynamic_tables.forms import served_forms
+from xmc_tf.collective.dynamic_tables.saving import served_forms
 from xmc_tf.collective.tables.table import ShardedTable, serve_from
 from xmc_tf.collective.tables.table_variable import rows_on_rank_0
 from xmc_tf.common.errors import InputError

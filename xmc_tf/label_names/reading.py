@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.label_names.characters import character_table
 from xmc_tf.label_names.kernels import hash_texts
 from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary

@@ -17,7 +17,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
-from xmc_tf.data.structure import ALONE, Scan
+from xmc_tf.data.array_checks import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.linear.executors import OnDisk, OverRanks
@@ -49,9 +49,9 @@ from xmc_tf.params import (
 )
 from xmc_tf.params.flags import FLAGS
 from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
+from xmc_tf.plan.estimate import warn_of_needs
 from xmc_tf.plan.sizes import DataSizes
 from xmc_tf.plan.stages import FineTuningOptions
-from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.problems import check_relevance, sorted_csc

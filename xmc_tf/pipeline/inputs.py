@@ -24,7 +24,7 @@ from xmc_tf.data import (
 )
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.vocabularies import LabelHierarchy
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.label_names import NameDocuments
 from xmc_tf.params import (
     MatcherParams,
@@ -192,10 +192,10 @@ class Recipe:
         return chain[0] if isinstance(chain, tuple) else chain
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> WindowOptions:
         """The options for reading documents with the encoder."""
         last = self.last_prediction
-        return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
+        return WindowOptions.of(last.truncate_length, last.long_texts, last.max_windows)
 
     @property
     def last_prediction(self) -> MatcherPredParams:

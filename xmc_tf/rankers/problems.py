@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features
 from xmc_tf.params import (
     LinearChainPredParams,

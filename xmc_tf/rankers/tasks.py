@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import spmatrix
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.lanes import WIDTH, aligned_zeros
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count

@@ -128,7 +128,7 @@ def answer_of(
     return {"outputs": {key: [row[key] for row in rows] for key in ("labels", "scores", "names")}}
 
 
-def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
+def answer_about_model(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
     """Return the response to the signature ``about``, which repeats the same numbers for each text."""
     if question.by_row:
         return {"predictions": [numbers] * len(question.texts)}

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.words.dictionaries import NO_ENDINGS, Endings, Strings, dictionary_languages, load_dictionary
 from xmc_tf.words.kernels import OWN, LexiconArrays, key_table
 

@@ -19,7 +19,7 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
 from xmc_tf.rankers.incremental.rankers import (
-    Growth,
+    GrownRankers,
     adjusted,
     place_labels,
     regrouped,
@@ -110,7 +110,7 @@ def appended(
         columns[-1][known:] = -1
         new = np.asarray(levels.clusters[-1].T @ (columns[-1] < 0).astype(np.float32)).ravel() > 0
         changed[-1] |= new
-        growths.append(Growth(ranker, levels, columns, changed, training.nr_rows))
+        growths.append(GrownRankers(ranker, levels, columns, changed, training.nr_rows))
     solve = solved_again if exact else adjusted
     rankers = solve(growths, instances, threads, model.metadata.seed)
     evidence = model.evidence

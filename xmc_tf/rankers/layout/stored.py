@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import csc_matrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.data.npz.writing import padded_head

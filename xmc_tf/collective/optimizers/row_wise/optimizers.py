@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xmc_tf.collective.optimizers.row_wise.form import Rate, TableOptimizer, Updated
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import Rate, TableOptimizer, Updated
 
 
 @dataclass(eq=False)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import TableOptimizer
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
 from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
@@ -16,7 +16,7 @@ from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving
 RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-class EveryRow:
+class FullTableLoss:
     """A loss over all rows of a table: the sum of ``loss(vectors @ table.T, positives)`` over the rows."""
 
     def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
@@ -107,9 +107,9 @@ class RowStep(NamedTuple):
 
 
 class InPlaceAdam:
-    """The loss of ``EveryRow``, combined with updates of the rows. It works block by block and never holds a gradient
-    of the whole table. ``optimizer`` (default: ``RowMeanAdam``) updates the rows, with the rate of the step. The table
-    may be bfloat16 or float32. It must not be trainable.
+    """The loss of ``FullTableLoss``, combined with updates of the rows. It works block by block and never holds a
+    gradient of the whole table. ``optimizer`` (default: ``RowMeanAdam``) updates the rows, with the rate of the step.
+    The table may be bfloat16 or float32. It must not be trainable.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class InPlaceAdam:
         *,
         step: RowStep,
     ) -> tf.Tensor:
-        """Update the rows, and return ``EveryRow.losses`` from before the update. All ranks must call it."""
+        """Update the rows, and return ``FullTableLoss.losses`` from before the update. All ranks must call it."""
         here = gather_instances(self.table, vectors, positives, weights, self.wire)
         fixed = tf.stop_gradient(here.vectors)
         order = tf.argsort(here.row, stable=True)

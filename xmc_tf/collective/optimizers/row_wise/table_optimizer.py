@@ -1,7 +1,7 @@
 """The contract of an optimizer of tables: its optimizer of Keras, its slots, its update, and how it differs.
 
-A new one is a class in a file of its own and a line in ``forms.py``. These classes load no TensorFlow, because plans
-ask for the slots: an update gets TensorFlow as ``ops``.
+A new one is a class in ``optimizers.py`` and a line in ``keras_forms.py``. These classes load no TensorFlow, because
+plans ask for the slots: an update gets TensorFlow as ``ops``.
 """
 
 from abc import ABC, abstractmethod

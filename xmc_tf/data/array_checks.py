@@ -17,13 +17,13 @@ FEW = 1 << 20
 class Scan(Protocol):
     """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.shared_scan``."""
 
-    def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Call ``look(part, parts)`` for each part. All processes get all results; an error on one is raised on all."""
+    def map(self, function: Callable[[int, int], Found]) -> list[Found]:
+        """Call ``function(part, parts)`` for each part. All processes get all results or the same error."""
 
 
 class _Alone:
-    def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        return [look(0, 1)]
+    def map(self, function: Callable[[int, int], Found]) -> list[Found]:
+        return [function(0, 1)]
 
 
 ALONE: Scan = _Alone()
@@ -65,7 +65,7 @@ def check_indices(
                 canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
         return canonical
 
-    return all(worth_sharing(scan, indices.size).each(look))
+    return all(worth_sharing(scan, indices.size).map(look))
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
@@ -88,7 +88,7 @@ def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: 
                     fix="find their cause, then remove these entries or replace them with finite numbers",
                 )
 
-    worth_sharing(scan, values.size).each(look)
+    worth_sharing(scan, values.size).map(look)
 
 
 def position_of(matrix: csr_matrix | csc_matrix, entry: int) -> tuple[int, int]:

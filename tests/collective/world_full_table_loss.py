@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
-from xmc_tf.collective.tables.every_row import EveryRow, InPlaceAdam, RowStep
+from xmc_tf.collective.tables.full_table_loss import FullTableLoss, InPlaceAdam, RowStep
 from xmc_tf.collective.tables.table import make_table
 
 CASES = 12
@@ -53,7 +53,7 @@ def check_losses_against_every_row(world):
     for number in range(0, CASES, STRIDE):
         case, ranks = _draw(number, world.size)
         table = case.table(world.rank)
-        scorer = EveryRow(table)
+        scorer = FullTableLoss(table)
         given, ragged, factors = _tensors(*ranks[world.rank])
 
         def forward(given=given, ragged=ragged, factors=factors, scorer=scorer, table=table):
@@ -110,7 +110,7 @@ def check_vectors_are_sent_once_to_each_rank(world):
     vectors = ranks[world.rank][0]
     nothing = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int64), tf.zeros([len(vectors) + 1], tf.int64))
     before = bytes_sent().get("vectors", 0)
-    EveryRow(table).losses(tf.constant(vectors), nothing, _loss)
+    FullTableLoss(table).losses(tf.constant(vectors), nothing, _loss)
     assert bytes_sent().get("vectors", 0) - before == 4 * vectors.size * (world.size - 1)
 
 
@@ -119,4 +119,4 @@ def check_a_positive_out_of_range_is_named(world):
     rows = case.values.shape[0]
     wrong = tf.ragged.constant([[rows + 7]] if world.rank == 0 else [[0]], dtype=tf.int64)
     with pytest.raises(tf.errors.InvalidArgumentError, match=str(rows + 7)):
-        EveryRow(case.table(world.rank)).losses(tf.ones([1, case.values.shape[1]]), wrong, _loss)
+        FullTableLoss(case.table(world.rank)).losses(tf.ones([1, case.values.shape[1]]), wrong, _loss)

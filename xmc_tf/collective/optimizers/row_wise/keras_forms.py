@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 
-from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.optimizers import (
     RowAdagrad,
     RowAdam,
@@ -13,6 +12,7 @@ from xmc_tf.collective.optimizers.row_wise.optimizers import (
     RowRMSprop,
     RowSGD,
 )
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import TableOptimizer
 from xmc_tf.collective.tables.row_sums import has_gpu
 from xmc_tf.common.errors import InputError
 
