@@ -109,6 +109,26 @@ def test_a_layout_that_is_deleted_is_not_missed(copy, queries, caplog, monkeypat
     assert XRLinear.load(copy.parent / "model").best(["red apple"]) == model.best(["red apple"])
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_layout_that_an_overwritten_model_left_is_not_read(whole, copy, queries, tmp_path, monkeypatch):
+    """Copying a small model over a large one leaves the layout of the large one."""
+    new, old = tmp_path / "new", copy
+    if whole:
+        texts = ["red apple", "blue sea", "red sea"]
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, "FEWEST_WEIGHTS", 1)
+            XRLinear.train(texts, [["fruit"], ["water"], ["water"]]).save(old := tmp_path / "old")
+        model = XRLinear.train(texts, [["water"], ["fruit"], ["fruit"]])
+        model.save(new)
+    else:
+        generated(1).save(new)
+    shutil.copytree(new, old, dirs_exist_ok=True)
+    if whole:
+        assert XRLinear.load(old).best(texts) == model.best(texts)
+    else:
+        assert answers(XLinear.load(old, nr_dense=DENSE), queries) == answers(generated(1), queries)
+
+
 def test_queries_of_another_division_do_not_use_it(saved, queries):
     """The layout is for three dense features; here all are sparse."""
     together = Features(csr_matrix(np.hstack([queries.sparse.toarray(), queries.dense])), None)

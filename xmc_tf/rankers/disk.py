@@ -92,9 +92,10 @@ def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
     weights of PECOS's format are read and checked on first use.
     """
     folder = Path(folder)
-    later = has_search(folder)
+    records = Records.around(folder)
+    later = has_search(folder, records)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
-    records = Records.around(folder) or search_records(folder)
+    records = records or search_records(folder)
     skip = ("W.npz",) if later else SEARCH_ENDINGS  # a layout may be deleted
     with verified(folder, skip=skip, archives=archives, records=records):
         file = folder / "ranker" / "param.json"

@@ -1,6 +1,6 @@
 """The search layout of weights, in memory or memory-mapped from disk: models load at once, and processes share them.
 
-search/search.json   numbers of weights and features, and checksums of the other two files
+search/search.json   numbers of weights and features, and checksums of the other two files and of the weights
 search/chunks.npy    number of rows and number of words of each chunk
 search/words.npy     the words of all chunks
 
@@ -9,9 +9,11 @@ memory. Models trained on large data have only the layout, which takes less than
 written during training. The files are compared with their checksums when the rankers are loaded.
 """
 
+import contextlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -23,6 +25,7 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.data.npz.writing import padded_head
@@ -211,13 +214,35 @@ def _write_header(folder: Path, levels: Sequence[Level], nr_dense: int, table: C
         "nr_weights": [level.nr_weights for level in levels],
         "nr_sparse": levels[0].nr_features - nr_dense,
         "nr_dense": nr_dense,
+        "made_from": _weight_checksums(folder),
         "files": record_files(here),
     }
     (here / _HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def has_search(folder: Path) -> bool:
-    return (folder / SEARCH / _HEADER).is_file()
+def has_search(folder: Path, records: Records | None) -> bool:
+    """Return whether rankers have a search layout of their own. One that an overwritten model left is not read.
+
+    ``records`` are those of the model; rankers without a model know their layout by the checksums of their weights.
+    """
+    header = folder / SEARCH / _HEADER
+    if not header.is_file():
+        return False
+    if records is not None:
+        return os.path.relpath(header.resolve(), records.folder.resolve()) in records.files
+    with contextlib.suppress(InputError):  # open_search says what is wrong
+        weights, content = _weight_checksums(folder), read_json(header)
+        return not weights or not isinstance(content, dict) or content.get("made_from", weights) == weights
+    return True
+
+
+def _weight_checksums(folder: Path) -> dict[str, list[int]]:
+    """Return the CRC-32 of the weights of each level, from the directories of their archives."""
+    found = {}
+    for path in sorted((folder / "ranker").glob("*.model/W.npz")):
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            found[path.parent.name] = [info.CRC for info in archive.infolist()]
+    return found
 
 
 def search_records(folder: Path) -> Records | None:
