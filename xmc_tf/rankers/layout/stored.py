@@ -223,17 +223,18 @@ def _write_header(folder: Path, levels: Sequence[Level], nr_dense: int, table: C
 def has_search(folder: Path, records: Records | None) -> bool:
     """Return whether rankers have a search layout of their own. One that an overwritten model left is not read.
 
-    ``records`` are those of the model; rankers without a model know their layout by the checksums of their weights.
+    It is listed in the ``records`` of the model, or was made from the weights beside it.
     """
     header = folder / SEARCH / _HEADER
     if not header.is_file():
         return False
-    if records is not None:
-        return os.path.relpath(header.resolve(), records.folder.resolve()) in records.files
-    with contextlib.suppress(InputError):  # open_search says what is wrong
+    if records is not None and os.path.relpath(header.resolve(), records.folder.resolve()) in records.files:
+        return True
+    try:
         weights, content = _weight_checksums(folder), read_json(header)
-        return not weights or not isinstance(content, dict) or content.get("made_from", weights) == weights
-    return True
+    except InputError:
+        return records is None  # open_search says what is wrong
+    return not weights or not isinstance(content, dict) or content.get("made_from", weights) == weights
 
 
 def _weight_checksums(folder: Path) -> dict[str, list[int]]:
