@@ -101,9 +101,8 @@ def test_probabilities_of_a_fusion_with_written_down_weights():
         weights(constant=-1, score=1, part_of_a_name=-2, mentions=0.5, documents=0.25),
         weights(constant=-3, whole_name=2, score=0.5),
         log(1.0 + np.array([9, 4, 0])).astype(np.float32),
-        PrecisionCurve([], [], []),
+        PrecisionCurve([], [], [], [], []),
         rank_weights=np.array([0.1, 0.9, 0.0, 0.0, -0.2]),
-        names_are_documents=True,
         typical=8.0,
         nr_documents=20,
     )

@@ -343,8 +343,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         """Write a model that runs its encoder with ONNX Runtime and does not need TensorFlow.
 
         Example:
-            >>> model.export_onnx("served")
-            >>> load("served").best(["gradient of a sparse matrix"], k=3)
+            >>> model.export_onnx("in-onnx")
+            >>> load("in-onnx").best(["gradient of a sparse matrix"], k=3)
 
         Args:
             folder: the new model's folder.
