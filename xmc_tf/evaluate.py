@@ -1,5 +1,6 @@
 """``python -m xmc_tf.evaluate``: measure and compare predictions."""
 
+import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -35,7 +36,7 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> cli.Parser:
+def parser() -> argparse.ArgumentParser:
     return evaluation_parser("xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
 
 

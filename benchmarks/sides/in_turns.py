@@ -13,7 +13,12 @@ from typing import Any
 
 
 class Side:
-    """A side, from the outside: a command, and what is added to this process's environment."""
+    """A side, from the outside.
+
+    Args:
+        command: what starts it.
+        environment: what is added to this process's.
+    """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         own = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""}

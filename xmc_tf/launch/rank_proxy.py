@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from xmc_tf.ranks.channels.frames import frame, new_unpacker
+from xmc_tf.ranks.channels.frames import Unpacker, frame
 
 # The variables with the sockets of the launcher and of the node.
 LAUNCHER, NODE = "XMC_TF_LAUNCH_SOCKET", "XMC_TF_LAUNCH_NODE"
@@ -45,10 +45,9 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX) as starter:
         starter.connect(os.environ[variable])
         starter.sendall(frame(request))
-        unpacker = new_unpacker()
+        unpacker = Unpacker()
         while data := starter.recv(1 << 16):
-            unpacker.feed(data)
-            for answer in unpacker:
+            for answer in unpacker.feed(data):
                 os._exit(answer["status"] % 256)
     os._exit(_LOST)
 

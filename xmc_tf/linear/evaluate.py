@@ -1,5 +1,6 @@
 """``python -m xmc_tf.linear.evaluate``: print the precision and recall of predictions in PECOS's format."""
 
+import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -15,7 +16,7 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> cli.Parser:
+def parser() -> argparse.ArgumentParser:
     return evaluation_parser("xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
 
 

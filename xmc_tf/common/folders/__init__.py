@@ -1,0 +1,1 @@
+"""Output folders: their kinds, locks, checksums, and atomic replacement."""
