@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-full test-oldest lint format docs bench clean
+.PHONY: help demo setup test test-all test-full test-oldest lint format docs bench dist clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -63,13 +63,14 @@ test-full: setup $(ENCODERS)
 	$(PYTEST) -m full; \
 	wait $$beside && cat build/installation.log || { cat build/installation.log; exit 1; }
 
-lint: setup  ## check style, formatting, types and wording
+lint: setup  ## check style, formatting, types, wording and size
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . \
 	  || { echo "formatting differs; fix: make format"; exit 1; }
 	@$(PY) -m mypy --no-error-summary
 	@$(PY) tools/check_words.py
 	@$(PY) tools/check_pages.py
+	@$(PY) tools/check_lines.py
 	@echo "lint: clean"
 
 format: setup  ## format the code
@@ -81,6 +82,10 @@ docs: $(DOCS)  ## build the documentation site in build/site, and check that it 
 
 bench: setup  ## run the benchmarks; each prints one JSON line
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+dist: $(LIGHT)  ## build the archives of a release in dist, and try each in an empty environment (10 minutes)
+	@$(PIP) -e '.[tf,server,release]'
+	@$(PY) -m tools.dist
 
 clean:  ## remove the environment and caches of this clone (the Horovod wheel stays in ~/.cache/xmc_tf)
 	@rm -rf $(VENV) build dist demo-work *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache

@@ -8,9 +8,8 @@ holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt; they become cor
 ``--language fi --analyzer "simplemma(fi)"`` is what libraries use for Finnish. ``mllm`` matches the names of labels,
 and ``mean`` is the ensemble that libraries run: the mean of Omikuji and MLLM, 2 to 1.
 PYTHON has annif 1.4.3, omikuji 0.5.2 and our packages; without it, an environment with them is made in the cache.
-Omikuji emulates Bonsai with the parameters of Annif's wiki, and, as a second project, also with the pairs of words of
-Annif's tutorial (``ngram=2``, ``min_df=2``); both have the analyzer. Our backend has its
-defaults, without an analyzer and with the same one. All projects have the wiki's ``limit=100``.
+Omikuji emulates Bonsai with the parameters of Annif's wiki and the analyzer; our backend has its defaults. All projects
+have the wiki's ``limit=100``.
 
 Prints a table and one JSON line: F1@5, nDCG and P@1/3/5 as ``annif eval`` prints them; seconds of the whole command
 ``annif train``, by the clock and of all processors; milliseconds per text of suggestions, one text at a time (as the
@@ -37,8 +36,8 @@ from tests.annif_backend.environment import annif_variables, make_environment
 from xmc_tf.metrics import format_table
 
 OMIKUJI = "omikuji==0.5.2"
-OURS, STEMS, ENCODER = "xmc_tf", "xmc_tf-stems", "xmc_tf-encoder"
-BONSAI, PAIRS, MLLM, MEAN = "omikuji", "omikuji-pairs", "mllm", "mean"
+OURS, ENCODER = "xmc_tf", "xmc_tf-encoder"
+BONSAI, MLLM, MEAN = "omikuji", "mllm", "mean"
 _SIDES = Path(__file__).parent / "sides"
 _ROUNDS, _BATCH, _WARM = 10, 32, 500
 
@@ -73,8 +72,8 @@ def main() -> None:
     columns = list(dict.fromkeys(key for one in results.values() for key in one))
     rows = [[name, *(str(one.get(key, "")) for key in columns)] for name, one in results.items()]
     print(format_table(["", *columns], rows))
-    ours = [name for name in (OURS, STEMS, ENCODER) if name in results]
-    others = [name for name in (BONSAI, PAIRS, MLLM, MEAN) if name in results]
+    ours = [name for name in (OURS, ENCODER) if name in results]
+    others = [name for name in (BONSAI, MLLM, MEAN) if name in results]
     print(json.dumps({
         "figure": "annif_backends", "data": a.data.name, "threads": a.threads, "annif": "1.4.3", "omikuji": "0.5.2",
         "results": results,
@@ -87,11 +86,10 @@ def main() -> None:
 def projects(analyzer: str, encoder: Path | None) -> dict[str, str]:
     """Return the settings of each project of Annif."""
     words = f"analyzer={analyzer}"
-    bonsai = f"backend=omikuji\n{words}\ncluster_balanced=False\ncluster_k=100\nmax_depth=3"
     found = {
-        OURS: "backend=xmc_tf", STEMS: f"backend=xmc_tf\n{words}",
-        BONSAI: bonsai, PAIRS: f"{bonsai}\nngram=2\nmin_df=2",
-        MLLM: f"backend=mllm\n{words}", MEAN: f"backend=ensemble\nsources={BONSAI}:2,{MLLM}:1",
+        OURS: "backend=xmc_tf", MLLM: f"backend=mllm\n{words}",
+        BONSAI: f"backend=omikuji\n{words}\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",
+        MEAN: f"backend=ensemble\nsources={BONSAI}:2,{MLLM}:1",
     }  # fmt: skip
     return found if encoder is None else {**found, ENCODER: f"backend=xmc_tf\nencoder={encoder.absolute()}"}
 

@@ -8,8 +8,7 @@ omikuji==0.5.2 "numpy<2" "scipy<1.14" "scikit-learn<1.6"``, then ``pip install -
 features are computed once, by our defaults, and given to all; our trainings with names of labels as evidence read the
 texts instead and compute the same features, which their time contains. With ``--encoder DIR``, rows with a frozen
 encoder, read up to 64 tokens, are added. With ``--held-out 0.1``, a tenth of the training
-documents, chosen by ``--seed``, takes the place of the test documents: settings are chosen so. ``--generated`` makes
-documents of words, some of which their labels have in common.
+documents, chosen by ``--seed``, takes the place of the test documents: settings are chosen so.
 
 Prints a table, and one JSON line: P@1, P@3, P@5, nDCG@10, macro-averaged F1@5 over documents, PSP@1, PSP@3 and PSP@5 in
 percent; the expected calibration error of the scores of the best 5 labels; where there are probabilities, precision
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as smat
 
-from benchmarks.sides.corpora import generated_corpus, read_corpus
+from benchmarks.sides.corpora import read_corpus
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.metrics import as_truth, format_table, inverse_propensity, mark_hits, measure, top_labels
@@ -53,10 +52,7 @@ _BINS = 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument(
-        "--generated", nargs=2, type=int, metavar=("DOCUMENTS", "LABELS"), help="generated documents instead of --data"
-    )
+    parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--field", help="a Python that has omikuji and libpecos; without it, only ours are run")
     parser.add_argument("--encoder", type=Path, help="an encoder's folder, for rows with it")
     parser.add_argument("--threads", type=int, default=2, help="for training (prediction: one)")
@@ -66,11 +62,9 @@ def main() -> None:
     parser.add_argument("--held-out", type=float, default=0.0, help="share of the training documents to test on")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out documents")
     a = parser.parse_args()
-    if bool(a.data) == bool(a.generated):
-        parser.error("give either --data or --generated")
     ours = {name: _linear(flags) for name, flags in OURS.items()}
     ours |= {name: _linear([*flags, "--probabilities", "true"]) for name, flags in PROBABLE.items()}
-    if a.data and (a.data / "labels.txt").exists():
+    if (a.data / "labels.txt").exists():
         ours |= {name: [*_linear(flags, names=True)] for name, flags in NAMED.items()}
     if a.encoder:
         for name, flags in WITH_ENCODER.items():
@@ -79,10 +73,9 @@ def main() -> None:
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="xmc-tf-field-") as work:
         folder = Path(work)
-        if a.data and (a.data / "labels.txt").exists():
+        if (a.data / "labels.txt").exists():
             shutil.copy(a.data / "labels.txt", folder)
-        corpus = read_corpus(a.data, a.held_out, a.seed) if a.data else generated_corpus(*a.generated, a.seed)
-        Y, truth = _write_data(*corpus, folder)
+        Y, truth = _write_data(*read_corpus(a.data, a.held_out, a.seed), folder)
         for name in [*ours, *(FIELD if a.field else [])]:
             if a.only and name not in a.only:
                 continue
@@ -105,7 +98,7 @@ def main() -> None:
         if bonsai and name in ours
     }
     print(json.dumps({
-        "figure": "answers_vs_field", "data": a.data.name if a.data else a.generated, "held_out": a.held_out,
+        "figure": "answers_vs_field", "data": a.data.name, "held_out": a.held_out,
         "threads": a.threads, "results": results, "bonsai_over_ours": ratios,
     }))  # fmt: skip
 
@@ -150,20 +143,13 @@ def _ours(command: list[str], folder: Path, threads: int, out: Path) -> dict[str
 
 def _theirs(python: str, tool: str, folder: Path, threads: int, out: Path) -> dict[str, Any]:
     command = [python, _SIDES / "field_side.py", tool, folder, folder, threads, out]
-    run = subprocess.run(
-        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    run = subprocess.run(list(map(str, command)), **pipes, text=True, check=True)
     return json.loads(run.stdout.splitlines()[-1])
 
 
 def answers(truth: smat.csr_matrix, predicted: smat.csr_matrix, Y: smat.csr_matrix) -> dict[str, Any]:
-    """Return the measures of a prediction, in percent.
-
-    Args:
-        truth: labels of the documents.
-        predicted: their predicted labels, with scores.
-        Y: labels of the training documents, for propensities.
-    """
+    """Return the measures of a prediction, in percent."""
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
     of_all, *_ = measure(truth, predicted, (1, 3, 5, 10), gains=inverse_propensity(frequency, Y.shape[0]))
     true, top = as_truth(truth), top_labels(predicted, 5)

@@ -1,15 +1,14 @@
 """A step of a DLRM in plain Keras, and with three changed lines over two ranks and alone, by default and exact.
 
     python -m benchmarks.dlrm_keras [--tables 26] [--rows 1000000] [--dim 64] [--batch 1024]
-        [--peer PYTHON] [--former FOLDER]
+        [--peer PYTHON]
     python -m benchmarks.dlrm_keras --tables 10 --smallest 1000000 --sides keras_adagrad rows_adagrad_alone
         exact_adagrad_alone rows_adagrad exact_adagrad
 
 Prints one JSON line. Each side is the same Keras program in processes of its own, one side after the other, because
 each needs gigabytes. Plain Keras has one process and the batches of both ranks. Times are medians of steps. The
 machine may be busy, so the processor time of a step, summed over the ranks, is shown too. PYTHON, of a venv with
-torch, torchrec and fbgemm-gpu-cpu, runs TorchRec's side: the same layers, on two ranks over Gloo. ``--former`` also
-runs the default side with the code of another checkout, such as one of the version before.
+torch, torchrec and fbgemm-gpu-cpu, runs TorchRec's side: the same layers, on two ranks over Gloo.
 """
 
 import argparse
@@ -33,7 +32,6 @@ SIDES = [
     ("exact_adagrad_alone", "adagrad", "exact", 1),
     ("rows_adagrad", "adagrad", "rows", WORLD),
     ("exact_adagrad", "adagrad", "exact", WORLD),
-    ("former_rows_adagrad", "adagrad", "former", WORLD),
     ("keras_adam", "adam", "keras", 1),
     ("rows_adam", "adam", "rows", WORLD),
     ("exact_adam_alone", "adam", "exact", 1),
@@ -54,7 +52,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--sides", nargs="+", choices=[name for name, *_ in SIDES], help="all by default")
     parser.add_argument("--peer", help="a Python that has torchrec and fbgemm-gpu-cpu")
-    parser.add_argument("--former", type=Path, help="the root of a checkout")
     parser.add_argument("--side", nargs=2, metavar=("OPTIMIZER", "MODE"), help=argparse.SUPPRESS)
     a = parser.parse_args()
     a.smallest = a.smallest or a.rows // 100
@@ -66,15 +63,13 @@ def main() -> None:
     numbers = [f"--{name}={getattr(a, name)}" for name in ("tables", "rows", "smallest", "dim", "batch", "steps")]
     figures: dict[str, Any] = {}
     for name, optimizer, mode, world in SIDES:
-        if (mode == "former" and a.former is None) or name not in (a.sides or [name]):
+        if name not in (a.sides or [name]):
             continue
-        root = str(a.former if mode == "former" else Path(__file__).resolve().parents[1])
+        root = str(Path(__file__).resolve().parents[1])
         launcher = [] if world == 1 else [str(BIN / "mpiexec"), "-x", "PYTHONPATH", "-n", str(world)]
         threads = str(max(1, (os.cpu_count() or 1) // world))
         limits = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads}
-        command = [
-            *launcher, sys.executable, __file__, *numbers, "--side", optimizer, "exact" if mode == "exact" else mode,
-        ]  # fmt: skip
+        command = [*launcher, sys.executable, __file__, *numbers, "--side", optimizer, mode]
         run = subprocess.run(
             command, capture_output=True, text=True, env={**environment(), **limits, "PYTHONPATH": root}, check=False
         )

@@ -1,15 +1,15 @@
 """How often a model keeps the precision that it promises, over many random splits of a data set.
 
-    python -m benchmarks.promises --data DIR [--splits 100] [--documents N] [--rare | --once] [--all-names]
+    python -m benchmarks.promises --data DIR [--splits 100] [--documents N] [--once] [--all-names]
     python -m benchmarks.promises --generated DOCUMENTS LABELS [--splits 100]
 
 DIR holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt. In each split, XR-Linear with label names is
 trained on random documents, of ``--documents`` of the whole set, and asked for labels of the others with each of the
-promised precisions. ``--rare`` keeps at most two documents of each label, so that most labels have one or two.
+promised precisions.
 ``--once`` chooses documents so that most labels have one: those of a random tenth of the labels may repeat.
 ``--all-names`` trains with the names of all labels, also of those without documents in the split.
 ``--generated`` makes documents whose labels have no names; half of them are trained on, so DOCUMENTS is the size of the
-training. ``--seconds`` starts no split after that time.
+training.
 
 Prints a JSON line: for each promise, the share of splits that kept it, the mean and the smallest precision of the new
 documents, how many labels they got on average, and in which share of the splits it was refused. "kept_by_chance" is the
@@ -20,7 +20,6 @@ themselves (1.645 deviations between documents).
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +41,9 @@ def main() -> None:
     parser.add_argument(
         "--generated", nargs=2, type=int, metavar=("DOCUMENTS", "LABELS"), help="generated documents instead of --data"
     )
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="no split is started later")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--documents", type=int, help="number of documents of each split (default: all)")
     parser.add_argument("--held-out", type=float, default=0.2, help="share of the documents that are new")
-    parser.add_argument("--rare", action="store_true", help="at most two documents of each label")
     parser.add_argument("--once", action="store_true", help="documents by which most labels have one document")
     parser.add_argument("--all-names", action="store_true", help="train with labels that have no documents, too")
     parser.add_argument("--effort", default="fast", help="of the training")
@@ -55,18 +52,15 @@ def main() -> None:
         parser.error("give either --data or --generated")
     if a.generated:
         a.documents, a.held_out = 2 * a.generated[0], 0.5
-    began, found = time.monotonic(), []
+    found = []
     for seed in range(a.splits):
-        if time.monotonic() - began > a.seconds:
-            break
         if a.generated or not seed:
             every, Y, names = _collection(a, seed)
         found.append(_split(every, Y, names, seed, a))
         print(f"split {seed + 1} of {a.splits}: {found[-1]}", file=sys.stderr, flush=True)
     print(json.dumps({
-        "figure": "promises", "data": a.data.name if a.data else a.generated, "rare": a.rare, "once": a.once,
-        "all_names": a.all_names, "splits": len(found),
-        "documents": a.documents,
+        "figure": "promises", "data": a.data.name if a.data else a.generated, "once": a.once,
+        "all_names": a.all_names, "splits": len(found), "documents": a.documents,
         "P@1": round(float(np.mean([one["P@1"] for one in found])), 2),
         "promises": {str(promise): _summary([one[str(promise)] for one in found], promise) for promise in PROMISES},
     }))  # fmt: skip
@@ -89,8 +83,6 @@ def _split(
     """Return P@1 and, for each promise, hits and answers per new document; None where it is refused."""
     order = np.random.default_rng([seed, 7]).permutation(len(texts))
     order = (_once(order, Y, seed) if a.once else order)[: a.documents]
-    if a.rare:
-        order, Y = _rare(order, Y)
     cut = int(a.held_out * len(order))
     new, old = np.sort(order[:cut]), np.sort(order[cut:])
     known = np.flatnonzero(Y[old].getnnz(axis=0))  # nobody could know the others
@@ -119,17 +111,6 @@ def _split(
         error = np.sqrt(((hits - share * answers) ** 2).sum()) / max(answers.sum(), 1)
         out[str(promise)] = tuple(round(float(one), 4) for one in (share, error, answers.sum() / len(new)))
     return out
-
-
-def _rare(order: np.ndarray, Y: csr_matrix) -> tuple[np.ndarray, csr_matrix]:
-    """Return the documents that keep a label, and labels with at most two of their documents."""
-    labels = Y[order].tocoo()
-    picked = np.random.default_rng(len(order)).permutation(labels.nnz)
-    by_label = picked[np.argsort(labels.col[picked], kind="stable")]
-    column = labels.col[by_label]
-    kept = by_label[np.arange(len(column)) - np.searchsorted(column, column) < 2]
-    few = csr_matrix((np.ones(len(kept), np.float32), (order[labels.row[kept]], labels.col[kept])), shape=Y.shape)
-    return order[few.getnnz(axis=1)[order] > 0], few
 
 
 def _once(order: np.ndarray, Y: csr_matrix, seed: int) -> np.ndarray:

@@ -32,14 +32,7 @@ _GROWTH = 0.1  # of the memory, from the last swap to the SIGTERM
 
 
 class _Soak:
-    """The clients, and what they have counted.
-
-    Args:
-        servers: the server that ends, and the one that takes over.
-        texts: what is asked.
-        answers: for each text, the label lists of all versions.
-        requests: number of requests.
-    """
+    """The clients, and what they have counted."""
 
     def __init__(self, servers: list[Running], texts: list[str], answers: list[set[str]], requests: int) -> None:
         self._servers, self._texts, self._answers = servers, texts, answers

@@ -8,13 +8,15 @@
 the encoder as it comes, and with ``--peer`` the same on libpecos's XTransformer, by the same settings.
 What was trained is kept in FOLDER, and a second run takes seconds. ``--model`` measures one that there is.
 
-Ours is exported, and loaded by TensorFlow's C functions with the settings of launch/serving, in a process that has no
-Python of TensorFlow's. Every process runs on one core. The two sides are asked the same texts in turns, some at a time.
-Prints one JSON line: times by the clock, and (cpu) of the process itself, which tell more on a machine that others use.
+Ours is exported, and loaded with the settings of launch/serving. Every process runs on one core. The two sides are
+asked the same texts in turns, some at a time. Prints one JSON line: times by the clock, and (cpu) of the process
+itself, which tell more on a machine that others use.
 """
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import served
 from benchmarks.sides.in_turns import Side
 
 _AIMS = {"rankers": {"aim_batch_1_p50_ms": 2.0}, "transformer": {"aim_ratio_p50": 0.5}}
 _PEER = Path(__file__).parent / "sides" / "peer_served_side.py"
+_SIDE = _PEER.with_name("served_side.py")
+_CONFIG = Path(__file__).resolve().parents[1] / "launch" / "serving" / "session.config"
 _BATCH, _WARM_UP = 64, 5
 
 
@@ -72,15 +75,18 @@ def _kept(folder: Path, module: str, data: Path, *flags: Any) -> Path:
     """Return a model that is trained once; an interrupted training is resumed."""
     if not (folder / "params.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        served.run(module, "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-m", folder, *flags)
+        _run(module, "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-m", folder, *flags)
     return folder
 
 
 def _ours(folder: Path, model: Path | str, texts: Path, a: argparse.Namespace) -> Side:
-    served.export(model, folder, a.weights, a.k, a.b)
-    one = served.side(texts)
-    served.load(one, folder)
-    return one
+    _run("xmc_tf.export", "-m", model, "-o", folder, "-k", a.k, "-b", a.b, "--weights", a.weights)
+    threads = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "1")}
+    return Side([sys.executable, *map(str, (_SIDE, folder, texts.resolve(), _CONFIG))], threads)
+
+
+def _run(module: str, *arguments: Any) -> None:
+    subprocess.run([sys.executable, "-m", module, *map(str, arguments)], check=True, stdout=sys.stderr)
 
 
 def _peers(a: argparse.Namespace) -> Side:
@@ -100,11 +106,11 @@ def _measured(sides: dict[str, Side], a: argparse.Namespace) -> dict[str, Any]:
         each = -(-requests // a.rounds)
         seconds: dict[str, Any] = {name: {"wall": [], "cpu": []} for name in sides}
         for side in sides.values():
-            side.ask(do="times", first=0, count=_WARM_UP, batch=batch)
+            side.ask(first=0, count=_WARM_UP, batch=batch)
         for number in range(a.rounds):
             print(f"batches of {batch}: round {number + 1} of {a.rounds}", file=sys.stderr)
             for name, side in sides.items():
-                found = side.ask(do="times", first=number * each, count=each, batch=batch)
+                found = side.ask(first=number * each, count=each, batch=batch)
                 for kind, values in found.items():
                     seconds[name][kind] += values
         for name, kinds in seconds.items():

@@ -66,25 +66,11 @@ def main() -> None:
         kind: round(float(np.median([_sum(t, kind) / _sum(o, kind) for o, t in _rounds(turns)])), 2)
         for kind in ("seconds", "cpu_seconds")
     }
-    # Of the fastest rounds, which other work on the machine has disturbed least.
-    best = {
-        kind: round(min(_sum(t, kind) for _, t in _rounds(turns)) / min(_sum(o, kind) for o, _ in _rounds(turns)), 2)
-        for kind in ("seconds", "cpu_seconds")
-    }
     table_mb = round(2 * 4 * DIM * a.items / 2**20)  # with the slot
-    print(
-        json.dumps(
-            {
-                "figure": "torchrec_sequences",
-                "engine": a.engine,
-                "items": a.items,
-                "table_and_slot_mb": table_mb,
-                **figures,
-            }
-            | {"times_as_fast": ratio["seconds"], "times_as_fast_by_cpu": ratio["cpu_seconds"]}
-            | {"times_as_fast_at_best": best["seconds"], "times_as_fast_by_cpu_at_best": best["cpu_seconds"]}
-        )
-    )
+    print(json.dumps({
+        "figure": "torchrec_sequences", "engine": a.engine, "items": a.items, "table_and_slot_mb": table_mb, **figures,
+        "times_as_fast": ratio["seconds"], "times_as_fast_by_cpu": ratio["cpu_seconds"],
+    }))  # fmt: skip
 
 
 def measure(folder: Path, a: argparse.Namespace) -> dict[str, list[list[dict[str, Any]]]]:

@@ -1,7 +1,7 @@
 """XR-Transformer end to end, from texts and labels to predictions, against libpecos on the same files.
 
     python -m benchmarks.xtransformer_vs_pecos --encoder MODEL --data DIR [--peer PYTHON]
-        [--length 64] [--leaf 16] [--first N --least 3 --test 5000] [--peer-steps N] [--only NAME …]
+        [--length 64] [--leaf 16] [--peer-steps N] [--only NAME …]
         [-- more flags of xmc_tf.train]
 
 MODEL is a folder of weights that both sides load. Ours runs as its users run it, by the command line, without looking
@@ -11,8 +11,6 @@ JSON line: P@1, P@3, P@5 in percent, the seconds of each from files to predictio
 training steps alone.
 
 ``--peer-steps 20`` cuts PECOS's fine-tuning short, where its speed is wanted and not its precision.
-
-``--first 30000 --least 3`` takes the first documents and the labels that at least so many of them have.
 """
 
 import argparse
@@ -50,16 +48,13 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64, help="tokens of a document that are read")
     parser.add_argument("--leaf", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--first", type=int, help="training documents to take; all by default")
-    parser.add_argument("--least", type=int, default=1, help="training documents that a label must have")
-    parser.add_argument("--test", type=int, help="test documents to take")
     parser.add_argument("--steps", type=int, default=_STEPS, help="of fine-tuning, per level, with PECOS's settings")
     parser.add_argument("--peer-steps", type=int, help="of PECOS; as many as ours by default")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these alone")
     parser.add_argument("more", nargs="*", help="flags of xmc_tf.train for all of ours, after --")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="xmc-tf-bench-") as work:
-        data = _selected(a.data, Path(work) / "data", a.first, a.least, a.test)
+        data = a.data
         results: dict[str, dict[str, Any]] = {}
         sides = {
             "ours: frozen encoder": ["--no-fine-tune"],
@@ -82,24 +77,7 @@ def main() -> None:
     ]
     print(format_table(["", "P@1", "P@3", "P@5", "seconds", "documents/s"], rows), file=sys.stderr)
     figure = {"figure": "xtransformer_vs_pecos", "data": a.data.name, "length": a.length, "leaf": a.leaf}
-    print(json.dumps({**figure, "first": a.first, "more": a.more, "results": results}))
-
-
-def _selected(data: Path, to: Path, first: int | None, least: int, test: int | None) -> Path:
-    """Return the documents and labels of the test set."""
-    if first is None and least <= 1 and test is None:
-        return data
-    to.mkdir()
-    Y = smat.load_npz(data / "Y.trn.npz").tocsr()[:first]
-    documents_of = (Y > 0).sum(axis=0).A1
-    kept = documents_of >= least
-    for name, count in (("trn", first), ("tst", test)):
-        with open(data / f"X.{name}.txt", encoding="utf-8") as source, open(to / f"X.{name}.txt", "w") as target:
-            target.writelines(line for number, line in enumerate(source) if count is None or number < count)
-        labels = smat.load_npz(data / f"Y.{name}.npz").tocsr()[:count][:, kept]
-        smat.save_npz(to / f"Y.{name}.npz", labels, compressed=False)
-    print(f"{Y.shape[0]:,} training documents, {kept.sum():,} labels", file=sys.stderr)
-    return to
+    print(json.dumps({**figure, "more": a.more, "results": results}))
 
 
 def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> dict[str, Any]:

@@ -49,13 +49,16 @@ ONE_WORKER = {
     "tests/distributed/": "ranks", "tests/pipeline/": "encoders", "tests/serving/": "encoders",
 }  # fmt: skip
 
+# Files that take minutes.
+LONG = ("tests/docs/test_pages", "tests/installation/test_pages")
+
 
 def pytest_collection_modifyitems(items):
-    """Run the packages of one worker first, so that none works alone at the end; other files fill the cores meanwhile.
+    """Run the packages of one worker first, then long files, so that none works alone at the end.
 
     With pytest-xdist's --no-loadscope-reorder, files start in this order.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(tuple(ONE_WORKER)))
+    items.sort(key=lambda item: (not item.nodeid.startswith(tuple(ONE_WORKER)), not item.nodeid.startswith(LONG)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,18 +6,13 @@ from tools.check_words import problems, vague_docstrings
 
 
 def test_a_phrase_is_found_with_its_line_and_the_better_word():
-    assert problems("fine\nthe same as the peer\n", is_code=False) == [(2, "the peer", "PECOS")]
-    assert problems("to mend: nothing", is_code=True) == [(1, "mend", "fix")]
+    assert problems("fine\nthe same as the peer\n") == [(2, "the peer", "PECOS")]
+    assert problems("to mend: nothing") == [(1, "mend", "fix")]
 
 
 @pytest.mark.parametrize("text", ["recommended", "Connection closed by peer", "there is no folder x", "one another's"])
 def test_only_whole_phrases_count(text):
-    assert bool(problems(text, is_code=False)) == text.startswith("one another")
-
-
-def test_names_in_the_code_are_allowed():
-    assert problems("def train(**wishes)", is_code=True) == []
-    assert problems("def train(**wishes)", is_code=False)
+    assert bool(problems(text)) == text.startswith("one another")
 
 
 def test_docstrings_must_say_what_their_object_is_or_does():

@@ -24,6 +24,7 @@ LOWER = {"plan", "server", "tree.show"}
 # From the bottom up. A part may import from the rows below its own, never from its own row.
 LAYERS = [
     ["common"],
+    ["store"],
     ["params", "data"],
     ["metrics", "ranks", "tables", "words"],
     ["features", "encoder", "tree", "collective", "label_names"],
@@ -43,8 +44,8 @@ COMMAND_LINES = LAYERS[-1]
 
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = [
-    "common", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names", "fusion",
-    "rankers", "linear", "check", "launch", "plan", "audit", "report", "sklearn",
+    "common", "store", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names",
+    "fusion", "rankers", "linear", "check", "launch", "plan", "audit", "report", "sklearn",
 ]  # fmt: skip
 # The only modules of these parts that do.
 WITH_TENSORFLOW = ["features.graph"]
@@ -52,7 +53,7 @@ WITH_TENSORFLOW = ["features.graph"]
 NEEDS = {
     **dict.fromkeys((
         "collective", "collective.checkpoints.checkpoint", "collective.checkpoints.training_state",
-        "collective.optimizers.row_wise.forms", "collective.optimizers.row_wise.updating",
+        "collective.optimizers.row_wise.keras_forms", "collective.optimizers.row_wise.updating",
         "encoder.charsmap", "encoder.code_points", "encoder.encoder", "encoder.graph_tokenizer",
         "encoder.network.operations", "encoder.network.packed_layout", "encoder.precision", "encoder.unigram",
         "features.graph", "matcher.bootstrap", "matcher.fine_tune", "matcher.head", "matcher.matcher",

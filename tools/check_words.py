@@ -66,15 +66,13 @@ BANNED = [
 ]
 # Words with which the first line of a docstring in xmc_tf must not begin, and folders that keep to it.
 VAGUE_BEGINNINGS = ("Whether", "What", "How", "Who", "Which", "Gives", "Says", "Tells")
-# Names in the code, which change with the new layout.
-ALLOWED_IN_CODE = {"wishes"}
 
 
-def problems(text: str, is_code: bool) -> list[tuple[int, str, str]]:
+def problems(text: str) -> list[tuple[int, str, str]]:
     """Return line number, banned phrase and better word of each problem in a text."""
     found = []
     for contained, pattern, better in BANNED:
-        if contained in text and not (is_code and contained in ALLOWED_IN_CODE):
+        if contained in text:
             for match in re.finditer(pattern, text):
                 found.append((text.count("\n", 0, match.start()) + 1, match[0], better))
     return sorted(found)
@@ -107,7 +105,7 @@ def main(names: list[str]) -> int:
         path = ROOT / name
         if path.is_file():  # a file may have been deleted since the last commit
             text = path.read_text(encoding="utf-8", errors="replace")
-            found = problems(text, is_code=name.endswith(".py"))
+            found = problems(text)
             if name.startswith("xmc_tf/") and name.endswith(".py"):
                 found += vague_docstrings(text)
             for line, phrase, better in found:

@@ -5,9 +5,9 @@ from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding as
 from xmc_tf.collective.embedding_collection.planner import EmbeddingTable as EmbeddingTable
 from xmc_tf.collective.heads.layers import TiedHead as TiedHead
 from xmc_tf.collective.heads.layers import TopK as TopK
-from xmc_tf.collective.optimizers.row_wise.adagrad import RowAdagrad as RowAdagrad
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam as RowAdam
-from xmc_tf.collective.optimizers.row_wise.sgd import RowSGD as RowSGD
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdagrad as RowAdagrad
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam as RowAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowSGD as RowSGD
 from xmc_tf.collective.strategy import CollectiveStrategy as CollectiveStrategy
 from xmc_tf.common.errors import InputError as InputError
 from xmc_tf.data.matrices import load_matrix as load_matrix

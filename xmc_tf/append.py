@@ -8,15 +8,15 @@ from typing import Any
 from xmc_tf.audit.corrections import corrected_documents, read_accepted
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.incremental.documents import APPENDED, training_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import refuse_model_folder
+from xmc_tf.store.publishing import claimed_folder
 from xmc_tf.tables.reading_flags import (
     add_label_options,
     add_reading_options,
@@ -40,7 +40,7 @@ the command is interrupted, the model stays as it was.
 The vocabulary, label tree and calibration stay the same: train again when about a tenth of the documents are new."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser("xmc_tf.append", _DESCRIPTION, usage="%(prog)s -m MODEL [TABLE | -t TEXTS -y LABELS]")
     out.add_argument("documents", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
     add_flags(out, model_folder={"required": True})
@@ -74,9 +74,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             fix="python -m xmc_tf.append -m model new.csv",
         )  # fmt: skip
     if not arguments.documents:
-        refuse_without_table(arguments, {"label_column": "--label-column", "label_separator": "--label-separator"})
-    if arguments.accepted and not arguments.documents:
-        raise InputError("--accepted: there is no table", expected="the table that was audited", fix="name it as TABLE")
+        refuse_without_table(arguments, "label_column", "label_separator")
+        arguments.refuse("accepted", needs="a table", expected="the table that was audited", fix="name it as TABLE")
     inputs = {
         "TABLE": arguments.documents,
         "--accepted": arguments.accepted,

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import EMBEDDINGS
-from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.models.results import share_of
@@ -17,6 +15,7 @@ from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.outputs import EMBEDDINGS, check_output_path
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Embed texts with the encoder of a model of xmc_tf.train. Embeddings have length 1.

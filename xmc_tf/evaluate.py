@@ -1,6 +1,5 @@
 """``python -m xmc_tf.evaluate``: measure and compare predictions."""
 
-import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -36,7 +35,7 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     return evaluation_parser("xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
 
 

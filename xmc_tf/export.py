@@ -1,6 +1,5 @@
 """``python -m xmc_tf.export``: export a model as a SavedModel for TensorFlow Serving, or for ONNX Runtime."""
 
-import argparse
 import logging
 import shutil
 from collections.abc import Sequence
@@ -11,11 +10,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.locks import temporary_folder_beside
-from xmc_tf.common.folders.model_parts import EXPORT, MODEL
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
@@ -33,6 +27,10 @@ from xmc_tf.params import (
     options_of_flags,
 )
 from xmc_tf.params.choices import ONNX
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.models import EXPORT, MODEL
+from xmc_tf.store.outputs import refuse_model_folder
+from xmc_tf.store.publishing import claimed_folder, temporary_folder_beside
 
 _LOG = logging.getLogger(__name__)
 LARGEST_LOSS = 0.2  # points of precision; an export for ONNX Runtime uses 8 bits by default if it loses less
@@ -82,7 +80,7 @@ def _first(predicted: csr_matrix) -> np.ndarray:
     return out
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
     add_model_place(out, "folder of the model")
@@ -130,15 +128,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         _export(arguments, output)
 
 
-def _export(arguments: argparse.Namespace, output: Path) -> None:
+def _export(arguments: cli.GivenFlags, output: Path) -> None:
     texts: Any = None
     if arguments.text_path:
         texts = TextFile(arguments.text_path)
         texts.check()
-    if arguments.label_path and texts is None:
-        raise InputError("-y needs the texts of these labels", expected="-t and -y together")
-    if texts is None and arguments.warmup != _WARMUP:
-        raise InputError("--warmup needs texts", expected="-t with the texts of the requests")
+    else:
+        arguments.refuse("label_path", "warmup", needs="texts", expected="-t with the texts of the labels or requests")
 
     _LOG.info("loading TensorFlow")
     from xmc_tf.serving.export import Warmup, check_export, export_model
@@ -184,16 +180,13 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
 
 
-def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
+def _export_onnx(arguments: cli.GivenFlags, output: Path) -> None:
     """Write a model that runs its encoder with ONNX Runtime."""
-    usual, of_saved_models = parser(), (*SEARCH, *DECISIONS, "warmup")
-    given = [name for name in of_saved_models if getattr(arguments, name) != usual.get_default(name)]
-    if given or arguments.weights == "fp16":
-        flag = f"--{given[0].replace('_', '-')}" if given else "--weights fp16"
-        raise InputError(
-            f"{flag} cannot be used with --format onnx", expected="-m, -o, --weights fp32 or int8, -t and -y",
-            fix="leave it out, and set prediction options in predict or serve",
-        )  # fmt: skip
+    refused = (*SEARCH, *DECISIONS, "warmup", *(["weights"] if arguments.weights == "fp16" else []))
+    arguments.refuse(
+        *refused, where="with --format onnx", expected="-m, -o, --weights fp32 or int8, -t and -y",
+        fix="leave it out, and set prediction options in predict or serve",
+    )  # fmt: skip
     if (arguments.text_path is None) != (arguments.label_path is None):
         raise InputError("-t and -y can only be used together, to measure the export", expected="both, or neither")
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_flags, add_model_place, model_place

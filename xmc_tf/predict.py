@@ -1,6 +1,5 @@
 """``python -m xmc_tf.predict``: predict labels with a linear model or an XR-Transformer, on one or more ranks."""
 
-import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -22,7 +21,7 @@ Use a TensorFlow Serving server that serves the exported model:
     python -m xmc_tf.predict --server http://localhost:8501 -t X.tst.txt -o pred.npz"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     return predict_parser("xmc_tf.predict", _DESCRIPTION)
 
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_flags, with_config
+from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tables.table_flags import add_table_options, database_of, table_options

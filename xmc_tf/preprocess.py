@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import FEATURES, LABELS, RELEVANCE
-from xmc_tf.common.files.outputs import check_output_folder, check_output_path, refuse_same_outputs
-from xmc_tf.common.files.regular import existing_file
-from xmc_tf.common.folders.model_parts import TFIDF
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data import LabelledText, TextFile, save_matrix
 from xmc_tf.params import add_flags, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
+from xmc_tf.store.models import TFIDF
+from xmc_tf.store.outputs import (
+    FEATURES,
+    LABELS,
+    RELEVANCE,
+    check_output_folder,
+    check_output_path,
+    refuse_same_outputs,
+)
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
@@ -93,14 +99,7 @@ def _build(arguments: argparse.Namespace) -> None:
     check_output_folder(
         "-m", folder, {"-i": arguments.input_text_path, "--vectorizer-config-path": arguments.vectorizer_config_path}
     )
-    # The folder is replaced as a whole.
-    others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
-    if others:
-        raise InputError(
-            f"-m {folder} contains files that are not part of a vectorizer",
-            expected="a new or empty folder, or the folder of a vectorizer", received=", ".join(others[:3]),
-            fix="choose another folder",
-        )  # fmt: skip
+    TFIDF.check_place(folder, "give another folder with -m", f"-m {folder}")
     texts = _texts(arguments)
     if path := arguments.vectorizer_config_path:
         params = tfidf_of_pecos(existing_file(path, "configuration").read_text("utf-8", "replace"), path, len(texts))

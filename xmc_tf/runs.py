@@ -1,6 +1,5 @@
 """``python -m xmc_tf.runs``: list, compare and delete the training runs on a data set."""
 
-import argparse
 import csv
 import dataclasses
 import json
@@ -9,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.progress import span
 from xmc_tf.metrics import format_table, percent
 from xmc_tf.params import add_flags
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tables.runs import Run, delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of
@@ -37,7 +36,7 @@ Delete the record of a run; its model folder stays:
     python -m xmc_tf.runs data.sqlite delete 2"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser("xmc_tf.runs", _DESCRIPTION, usage="%(prog)s DATA [ACTION] [RUN ...] [options]")
     out.add_argument("data", metavar="DATA", help="data set, or the table that it was prepared from")
     out.add_argument("action", nargs="?", choices=_ACTIONS, default="list", metavar="ACTION", help=", ".join(_ACTIONS))
@@ -49,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parser().parse_args(argv, cli.GivenFlags())
+    arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
@@ -159,8 +158,8 @@ def run_text(run: Run) -> str:
 
 
 def _change(trial: Mapping[str, Any]) -> list[str]:
-    """Return the setting that a trial changed, and its value. In version 0.2, trials had a name instead."""
-    return [trial.get("setting", trial.get("name")) or "the first settings", trial.get("value", "")]
+    """Return the setting that a trial changed, and its value."""
+    return [trial["setting"] or "the first settings", trial["value"]]
 
 
 def comparison_text(runs: Sequence[Run]) -> str:

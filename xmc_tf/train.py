@@ -13,16 +13,12 @@ import numpy as np
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import EMBEDDINGS
-from xmc_tf.common.files.outputs import check_output_folder, check_output_path, refuse_model_folder, refuse_work_folder
-from xmc_tf.common.files.regular import existing_file
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.jobs.linear import train_on_table
@@ -69,6 +65,15 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.report.writing import refuse_report
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import (
+    EMBEDDINGS,
+    check_output_folder,
+    check_output_path,
+    refuse_model_folder,
+    refuse_work_folder,
+)
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tree import load_chain
 
@@ -78,7 +83,7 @@ _EMBEDDINGS = "X.trn.npy"
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train a model, and save it."""
-    arguments = parser().parse_args(argv, cli.GivenFlags())
+    arguments = parser().parse_args(argv)
     skeletons: dict[str, Callable[[], str]] = {
         "params": xtransformer_skeleton,
         "train_params": lambda: skeleton_of(XTransformerParams()),
@@ -88,11 +93,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if getattr(arguments, f"generate_{name}_skeleton"):
             print(skeleton())
             return
-    if arguments.layout != "table" and not arguments.tst_text_path:
-        raise InputError(
-            "--layout applies only to precision and recall of held-out documents", expected="-tt and -yt",
-            fix="leave it out",
-        )  # fmt: skip
+    if not arguments.tst_text_path:
+        arguments.refuse(
+            "layout", needs="held-out documents, whose precision and recall it shows", expected="-tt and -yt"
+        )
     if arguments.table is not None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
@@ -190,7 +194,7 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
         stages.remove()
 
 
-def _require(arguments: argparse.Namespace) -> None:
+def _require(arguments: cli.GivenFlags) -> None:
     needed = {"-t": arguments.text_path, "-y": arguments.label_path, "-m": arguments.model_folder}
     if missing := [flag for flag, value in needed.items() if not value]:
         raise InputError(
@@ -203,8 +207,7 @@ def _require(arguments: argparse.Namespace) -> None:
             "held-out documents need their texts and their labels", expected="-tt and -yt",
             received="-tt alone" if arguments.tst_text_path else "-yt alone",
         )  # fmt: skip
-    if arguments.text_only and arguments.feat_path:
-        raise InputError("--text-only and -x are mutually exclusive", fix="leave one of them out")
+    arguments.at_most_one("text_only", "feat_path")
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -221,10 +224,9 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
     """Raise an error if an output folder would replace an input or a part of another model."""
-    inputs = {flag: getattr(a, name) for name, flag in FILE_FLAGS.items()} | {
-        "--code-path": a.code_path, "--params-path": a.params_path, "--train-params-path": a.train_params_path,
-        "--pred-params-path": a.pred_params_path, "--model-shortcut": recipe.first_level.model_shortcut,
-    }  # fmt: skip
+    files = (*FILE_FLAGS, "code_path", "params_path", "train_params_path", "pred_params_path")
+    inputs = {a.spelled[name]: getattr(a, name) for name in files}
+    inputs["--model-shortcut"] = recipe.first_level.model_shortcut
     refuse_model_folder("-m", a.model_folder, inputs, unchanged=("--labels", "--vocabulary"))
     work = a.work_dir or f"{named_folder(a.model_folder)}.work"
     refuse_work_folder("--work-dir" if a.work_dir else "-m", work, inputs)

@@ -1,12 +1,10 @@
 """Check that libpecos and xmc_tf load each other's models and predict the same, with all post-processors.
 
-    python -m benchmarks.interop.rankers_with_pecos --peer PYTHON [--features DIR --data DIR] [--texts] [--ranks N]
+    python -m benchmarks.interop.rankers_with_pecos --peer PYTHON
 
-PYTHON runs a venv that has libpecos. Without FEATURES (X.trn.npz, X.tst.npz and a tree hlt/ in PECOS's format) and
-DATA (Y.trn.npz), a small random problem is made; with ``--texts`` features and tree are made of DATA's texts
-(X.trn.txt, X.tst.txt). We train a model, with ``--ranks`` by ``mpiexec -n N python -m xmc_tf.linear.train``; PECOS
-trains one; each side predicts with both. Prints one JSON line a post-processor; exit status 1 where a label differs, or
-a score by more than 1e-5.
+PYTHON runs a venv that has libpecos. We train a model on a small random problem, and PECOS trains one; each side
+predicts with both. Prints one JSON line a post-processor; exit status 1 where a label differs, or a score by more than
+1e-5.
 """
 
 import argparse
@@ -20,9 +18,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
-from benchmarks.interop.digests_over_ranks import train
 from benchmarks.sides import matrices
-from xmc_tf.data import TextFile, as_features, save_matrix
+from xmc_tf.data import as_features
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
@@ -54,40 +51,23 @@ for model in ("ours", "peer"):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True, help="a Python that has libpecos")
-    parser.add_argument("--features", type=Path)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--texts", action="store_true", help="make the features of DATA's texts")
-    parser.add_argument("--ranks", type=int, default=0, help="train our model by so many MPI ranks")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        if a.texts:
-            features, data = _of_texts(a.data, work), a.data
-        else:
-            features, data = (a.features, a.data) if a.features and a.data else (_made_up(work), work)
-        if a.ranks:
-            more = ["-c", features / "hlt"]
-            model = train(work / "model", [features / "X.trn.npz"], data / "Y.trn.npz", "tfn", a.ranks, *more)
-            (work / "ours").symlink_to(model / "ranker")
-        else:
-            train_rankers(
-                as_features(matrices.load(features, "trn", False)[0]),
-                matrices.labels(data, "trn"),
-                matrices.chain(features),
-            ).save(work / "ours")
+        _make_problem(work)
+        X, Y = as_features(matrices.load(work, "trn", False)[0]), matrices.labels(work, "trn")
+        train_rankers(X, Y, matrices.chain(work)).save(work / "ours", pecos=True)
         subprocess.run(
-            [a.peer, "-c", _PEER, _ROOT / "benchmarks/sides", features, data, work, json.dumps(POST_PROCESSORS)],
+            [a.peer, "-c", _PEER, _ROOT / "benchmarks/sides", work, work, work, json.dumps(POST_PROCESSORS)],
             check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )
-        queries = as_features(matrices.load(features, "tst", False)[0])
-        agree = [
-            _compare(work, model, post, queries, a.ranks) for model in ("ours", "peer") for post in POST_PROCESSORS
-        ]
+        queries = as_features(matrices.load(work, "tst", False)[0])
+        agree = [_compare(work, model, post, queries) for model in ("ours", "peer") for post in POST_PROCESSORS]
     sys.exit(0 if all(agree) else 1)
 
 
-def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> bool:
+def _compare(work: Path, model: str, post: str, queries: object) -> bool:
     """Compare our predictions with PECOS's for one model and one post-processor."""
     ours = XLinear.load(work / model).predict(queries, beam_size=10, only_topk=10, post_processor=post)
     theirs = smat.load_npz(work / f"{model}.{post}.npz").tocsr()
@@ -101,7 +81,6 @@ def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> 
     worst = float(np.abs(ours_dense - theirs_dense).max())
     print(json.dumps({
         "interop": "rankers_with_pecos", "model_of": model, "post_processor": post, "queries": ours.shape[0],
-        **({"ranks": ranks} if ranks and model == "ours" else {}),
         "rows_with_other_labels": int(differing), "largest_score_difference": worst,
     }))  # fmt: skip
     return differing == 0 and worst <= _TOLERANCE
@@ -116,23 +95,8 @@ def _filled(predicted: smat.csr_matrix) -> np.ndarray:
     return out
 
 
-def _of_texts(data: Path, work: Path) -> Path:
-    """Return the TF-IDF of a folder's texts, and a tree."""
-    from xmc_tf.features import Tfidf
-
-    folder = work / "features"
-    folder.mkdir()
-    texts = TextFile(data / "X.trn.txt")
-    tfidf = Tfidf.fit(texts)
-    X = tfidf.transform(texts)
-    save_matrix(folder / "X.trn.npz", X)
-    save_matrix(folder / "X.tst.npz", tfidf.transform(TextFile(data / "X.tst.txt")))
-    save_chain(folder / "hlt", build_tree(label_embedding("pifa", X, matrices.labels(data, "trn"))))
-    return folder
-
-
-def _made_up(work: Path) -> Path:
-    """A small random problem: 3,000 documents, 500 features, 300 labels that depend on the features."""
+def _make_problem(work: Path) -> None:
+    """Write a small random problem: 3,000 documents, 500 features, 300 labels that depend on the features."""
     random = np.random.default_rng(0)
     for name, rows in (("trn", 3000), ("tst", 500)):
         X = smat.random(rows, 500, 0.04, "csr", np.float32, random_state=random)
@@ -143,7 +107,6 @@ def _made_up(work: Path) -> Path:
         smat.save_npz(work / f"Y.{name}.npz", Y, compressed=False)
         if name == "trn":
             save_chain(work / "hlt", build_tree(label_embedding("pifa", X, Y)))
-    return work
 
 
 if __name__ == "__main__":

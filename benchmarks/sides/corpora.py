@@ -9,13 +9,7 @@ from xmc_tf.data import load_matrix
 
 
 def read_corpus(data: Path, held_out: float = 0.0, seed: int = 0) -> tuple[dict[str, list[str]], dict[str, csr_matrix]]:
-    """Return texts and labels by part, "trn" and "tst".
-
-    Args:
-        data: a folder with X.trn.txt, X.tst.txt, Y.trn.npz and Y.tst.npz.
-        held_out: the share of the training documents that takes the place of the test documents; 0: none.
-        seed: of the choice of these documents.
-    """
+    """Return texts and labels by part, "trn" and "tst"."""
     texts = {
         part: (data / f"X.{part}.txt").read_text("utf-8").removesuffix("\n").split("\n") for part in ("trn", "tst")
     }
@@ -34,11 +28,6 @@ def generated_corpus(documents: int, labels: int, seed: int = 0) -> tuple[dict[s
 
     Each label has ten words. A document has one to five labels, frequent ones more often, four of their words for each,
     and ten other words.
-
-    Args:
-        documents: number of training documents.
-        labels: number of labels.
-        seed: of the random numbers.
     """
     rng = np.random.default_rng(seed)
     words = 2000 + 2 * labels

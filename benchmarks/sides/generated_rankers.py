@@ -31,14 +31,7 @@ _OTHER_ABOVE = 1  # for a node above the labels: documents of its siblings, per 
 
 
 def write_generated(folder: Path, nr_labels: int, queries: int, seed: int = 0) -> None:
-    """Write a model that reads text to ``folder/model``, and queries to ``folder/queries.txt`` and ``.npz``.
-
-    Args:
-        folder: the folder.
-        nr_labels: number of labels.
-        queries: number of queries.
-        seed: of the random numbers.
-    """
+    """Write a model that reads text to ``folder/model``, and queries to ``folder/queries.txt`` and ``.npz``."""
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     levels, D = _trained_like(random, nr_labels // _COPIES)

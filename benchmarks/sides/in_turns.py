@@ -13,12 +13,7 @@ from typing import Any
 
 
 class Side:
-    """A side, from the outside.
-
-    Args:
-        command: what starts it.
-        environment: what is added to this process's.
-    """
+    """A side, from the outside: a command, and what is added to this process's environment."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         own = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""}

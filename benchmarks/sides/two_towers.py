@@ -42,15 +42,7 @@ def batches(rows: int, rank: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.n
 
 
 def take_turns(folder: Path, side: str, rank: int, steps: int, step: Callable[[], float]) -> None:
-    """Run steps whenever the benchmark allows this side to, and report losses, times and memory each time.
-
-    Args:
-        folder: where the benchmark and the ranks of both sides leave files for each other.
-        side: the name of the side.
-        rank: this rank.
-        steps: the number of steps of a turn.
-        step: runs a step and returns its loss.
-    """
+    """Run steps whenever the benchmark allows this side to, and report losses, times and memory each time."""
     turn = 0
     while True:
         while not (folder / f"go-{side}-{turn}").exists():

@@ -15,8 +15,8 @@ import pytest
 from tests.test_layers import COMMAND_LINES
 from xmc_tf.__main__ import COMMANDS, MODULES, main
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders import locks as folder_locks
 from xmc_tf.common.process import cli, invocation, startup
+from xmc_tf.store.publishing import folder_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "import sys\nfrom xmc_tf.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"  # as pip's
@@ -82,7 +82,7 @@ def test_the_list_names_all_commands_and_two_examples(flags, capsys):
 def test_the_version_and_the_name_of_the_program(program, called, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [program])
     main(["--version"])
-    assert re.fullmatch(r"xmc_tf \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"xmc_tf \d+\.\d+\.\d+(rc\d+)?\n", capsys.readouterr().out)
     main([])
     assert capsys.readouterr().out.startswith(f"usage: {called} COMMAND")
 
@@ -182,7 +182,7 @@ def test_flags_reach_the_command_and_errors_name_it(capsys):
 
 def test_a_lock_names_the_command(tmp_path, chosen):
     main(["linear", "train"])
-    with folder_locks.folder_lock(tmp_path / "model"):
+    with folder_lock(tmp_path / "model"):
         assert json.loads((tmp_path / ".model.xmc_tf.lock").read_text())["command"] == "xmc-tf linear train"
 
 

@@ -109,7 +109,8 @@ def test_load_returns_the_class_of_the_model(trained, tmp_path):
     assert isinstance(xmc_tf.load(trained / "model"), XRLinear)
     assert isinstance(xmc_tf.load(trained / "model" / "ranker"), XRLinear)  # PECOS's format
     (tmp_path / "encoder").mkdir()
-    (tmp_path / "params.json").write_text(json.dumps({"model": "XTransformer", "nr_labels": 3}))
+    about = {"format": "xmc_tf.model", "version": 1, "model": "XTransformer", "nr_labels": 3}
+    (tmp_path / "params.json").write_text(json.dumps(about))
     assert isinstance(xmc_tf.load(str(tmp_path)), XTransformer)
 
 

@@ -37,7 +37,7 @@ def test_planted_errors_come_first(audit, collection, kind, errors):
 def test_findings_are_sorted_by_gain_and_are_of_the_documents(audit, collection):
     gains = [one.gain for one in audit]
     assert gains == sorted(gains, reverse=True)
-    assert all(0 <= one.sure <= 1 and one.kind in KINDS and one.why for one in audit)
+    assert all(0 <= one.strength <= 1 and one.kind in KINDS and one.why for one in audit)
     given = collection.labels.toarray() > 0
     assert not any(given[one.row, one.label] for one in audit.of_kind("missing"))
     assert all(given[one.row, one.label] for one in audit.of_kind("wrong"))

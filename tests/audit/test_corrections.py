@@ -15,7 +15,7 @@ from xmc_tf import InputError, XRLinear, load
 from xmc_tf.append import main as append
 from xmc_tf.audit import Audit, AuditData, Finding
 from xmc_tf.audit.corrections import HEADER, Correction, corrected_documents, read_accepted
-from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
+from xmc_tf.common.csv_cells import raw_cell, safe_cell
 from xmc_tf.data import Features
 from xmc_tf.report.audit import main as audit
 from xmc_tf.report.audit_files import write_audit

@@ -15,6 +15,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from xmc_tf.collective.optimizers.row_wise.keras_forms import names_of_forms
+
 ROWS, KINDS, STEPS, CLASSES = 37, 7, 4, 5  # of the large and the small table; ids in an example; classes
 registered = keras.saving.register_keras_serializable("random_programs")
 
@@ -315,7 +317,8 @@ RMSprop({}, epsilon=1e-3 | RMSprop({}, epsilon=1e-3, momentum=0.5 | RMSprop({}, 
 Ftrl({}, l2_regularization_strength=0.01 | Adadelta({} | Adamax({}, epsilon=1e-3 | Nadam({}, epsilon=1e-3 | Lion(0.01
 Lamb({}, epsilon=1e-3 | Adafactor({} | Muon({} | ScheduleFreeAdamW({}, epsilon=1e-3""")
 REFUSED = ("Adafactor", "Muon", "ScheduleFree")  # and these or averages of weights, by default:
-NEED_EXACT = re.compile("Adadelta|Nadam|Lion|Lamb|use_ema")
+_NAMES = {one.partition("(")[0] for one in OPTIMIZERS} - {*names_of_forms()}
+NEED_EXACT = re.compile("|".join(["use_ema", *sorted(name for name in _NAMES if not name.startswith(REFUSED))]))
 RATES = _choices("""
 0.05 | 0.05 | 0.1 | 0.1 | schedules.ExponentialDecay(0.1, 2, 0.5) | schedules.CosineDecay(0.1, 8, warmup_steps=2)""")
 OPTIONS = _choices("""

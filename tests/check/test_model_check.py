@@ -13,7 +13,7 @@ from tests.files import flip
 from tests.refusals import refused
 from xmc_tf.check import __main__ as check
 from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, check_model
-from xmc_tf.common.folders.checksums import checksum_of, record_files
+from xmc_tf.store.checksums import checksum_of, record_files
 
 
 def write(path, content):

@@ -8,8 +8,8 @@ from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import checksum_of
 from xmc_tf.ranks.partition import even_rows
+from xmc_tf.store.checksums import checksum_of
 
 
 def whole(rows, dim, offset=0.0):

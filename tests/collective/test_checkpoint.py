@@ -1,7 +1,6 @@
 """Tests of checkpoints, which load on any number of ranks."""
 
 import weakref
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -9,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collective.checkpoints import load, refused, rewrite, save, stacked, trained, whole
+from tests.collective.checkpoints import load, save, stacked, trained, whole
 from tests.collective.threads import on_ranks, results_of
-from tests.files import flip
 from xmc_tf.collective.checkpoints import packed_arrays, shard_files
 from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
 from xmc_tf.ranks.partition import Partition
@@ -75,29 +73,6 @@ def test_arrays_are_requested_one_at_a_time_on_rank_0(tmp_path):
     assert max(most) <= 2
     _, back = load(tmp_path / "c")
     assert [value[0] for value in back.values()] == list(range(9))
-
-
-def test_a_checkpoint_of_version_1_is_read(tmp_path):
-    folder = tmp_path / "c"
-    extra = {"kernel": np.float32([[1, 2], [3, 4]]), "step": np.array(5), "text": np.array(["a", "bcd"])}
-    save(folder, extra={})
-    data = next(folder.glob("data-*"))
-    entries = {}
-    for number, (name, value) in enumerate(extra.items()):
-        flat = value.reshape(-1)
-        shard = shard_files.write_shard(
-            data / f"replicated-{number:05d}.npy", lambda i, j, flat=flat: flat[i:j], 0, len(flat), (), value.dtype
-        )
-        entries[name] = {"shape": list(value.shape), "file": asdict(shard)}
-    rewrite(folder, lambda content: content.update(version=1, replicated=entries))
-    tables, back = load(folder)
-    np.testing.assert_array_equal(stacked(tables), whole(23, 3))
-    assert list(back) == list(extra)
-    for name, value in extra.items():
-        np.testing.assert_array_equal(back[name], value)
-        assert back[name].dtype == value.dtype
-    flip(data / "replicated-00000.npy", -2)
-    assert "replicated-00000.npy, array 'kernel': the content has changed since it was saved" in refused(folder)
 
 
 def test_rows_can_be_loaded_without_slots(tmp_path):

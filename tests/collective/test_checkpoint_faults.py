@@ -2,11 +2,9 @@
 
 import contextlib
 import errno
-import json
 import re
 import shutil
 
-import keras
 import numpy as np
 import pytest
 
@@ -16,9 +14,6 @@ from tests.files import flip
 from xmc_tf.collective.checkpoints import shard_files
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, read_manifest, save_tables
 from xmc_tf.collective.checkpoints.manifest import MANIFEST
-from xmc_tf.collective.checkpoints.training_state import load_training, save_training
-from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 
 
@@ -150,7 +145,7 @@ DAMAGE = [
     (lambda folder, other: (folder / "manifest.json").unlink(), "bad/manifest.json does not exist"),
     (
         lambda folder, other: rewrite(folder, lambda content: content.update(version=99)),
-        "manifest.json has an unknown version",
+        "manifest.json was not written by this version",
     ),
     (
         lambda folder, other: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)),
@@ -158,9 +153,9 @@ DAMAGE = [
     ),
     *(
         (replace(old, new), r"bad/manifest.json has changed since it was saved(.|\n)*expected: checksum [0-9a-f]{8}")
-        for old, new in (('"step": 7', '"step": 0'), ("<f4", "<f1"), ('"version": 3', '"version": 2'))
+        for old, new in (('"step": 7', '"step": 0'), ("<f4", "<f1"))
     ),
-    (replace('"checksum": "', '"checksun": "'), "bad/manifest.json cannot be read"),
+    (replace('"checksum": "', '"checksun": "'), "bad/manifest.json cannot be read: KeyError: 'checksum'"),
     (
         lambda folder, other: rewrite(
             folder, lambda content: content["tables"]["items"]["values"][0].update(dtype="<f1")
@@ -244,20 +239,3 @@ class _OtherDisk:
 
     def broadcast(self, value, root=0):
         return self.inner.broadcast(value, root).replace("disk0", f"disk{self.inner.rank}")
-
-
-@pytest.mark.full
-def test_a_training_that_version_0_2_began_is_refused(tmp_path):
-    strategy = CollectiveStrategy()
-    with strategy.scope():
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        model.compile("adam", "mse")
-    model.fit(np.ones((4, 2)), np.ones(4), verbose=0)
-    save_training(tmp_path, model, strategy.communicator)
-    assert load_training(tmp_path, model, strategy.communicator) == 1
-    content = json.loads((tmp_path / MANIFEST).read_text())
-    del content["checksum"]
-    (tmp_path / MANIFEST).write_text(json.dumps(content | {"version": 2}))
-    with pytest.raises(InputError, match=r"was written by xmc_tf 0\.2 or an older version"):
-        load_training(tmp_path, model, strategy.communicator)
-    assert load_training(tmp_path, model, strategy.communicator, optimizer=False) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep, rounded_stochastically
+from xmc_tf.collective.tables.full_table_loss import InPlaceAdam, RowStep, rounded_stochastically
 from xmc_tf.collective.tables.table import make_table
 
 

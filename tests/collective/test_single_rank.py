@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from tests.collective import (
-    world_every_row,
     world_fit,
+    world_full_table_loss,
     world_graphs,
     world_growing,
     world_lookup,
@@ -17,7 +17,7 @@ from tests.collective import (
 from xmc_tf.ranks.solo import Solo
 
 MODULES = (
-    world_lookup, world_pairs, world_every_row, world_optimizers, world_fit, world_whole_layers, world_graphs,
+    world_lookup, world_pairs, world_full_table_loss, world_optimizers, world_fit, world_whole_layers, world_graphs,
     world_growing,
 )  # fmt: skip
 CHECKS = [

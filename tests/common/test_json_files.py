@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import xmc_tf
 from tests.refusals import tried
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import MOST_LEVELS, parse_json, read_json
-from xmc_tf.common.files.regular import open_regular
+from xmc_tf.common.json_files import MOST_LEVELS, parse_json, read_json
+from xmc_tf.common.regular import open_regular
 
 VALUES = st.recursive(
     st.none()
@@ -147,7 +147,7 @@ def test_anything_else_is_an_input_error(outcomes, content):
 def test_no_module_reads_a_file_of_json_by_itself():
     """Only text that a library or this process has made may be read with `json.loads`."""
     allowed = {
-        "common/files/json_files.py",
+        "common/json_files.py",
         "encoder/code_points.py",  # just written by the tokenizers library
         "encoder/graph_tokenizer.py",
         "encoder/unigram.py",

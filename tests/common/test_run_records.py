@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.files import largest_file
-from xmc_tf.common.files.atomic import lock_file
 from xmc_tf.common.process import run_records
 from xmc_tf.common.process.run_records import TemporaryFolder, clean_up
+from xmc_tf.store.files import lock_file
 
 MEMORY = Path("/dev/shm")
 

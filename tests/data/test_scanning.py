@@ -8,8 +8,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_features, load_matrix, save_matrix, structure
-from xmc_tf.data.structure import ALONE, check_finite, check_indices
+from xmc_tf.data import array_checks, load_features, load_matrix, save_matrix
+from xmc_tf.data.array_checks import ALONE, check_finite, check_indices
 
 
 class InParts:
@@ -18,14 +18,14 @@ class InParts:
     def __init__(self, parts):
         self.parts, self.scans = parts, 0
 
-    def each(self, look):
+    def map(self, function):
         self.scans += 1
-        return [look(part, self.parts) for part in range(self.parts)]
+        return [function(part, self.parts) for part in range(self.parts)]
 
 
 @pytest.fixture(autouse=True)
 def few_are_shared(monkeypatch):
-    monkeypatch.setattr(structure, "FEW", 0)
+    monkeypatch.setattr(array_checks, "FEW", 0)
 
 
 def outcome(check, *args):

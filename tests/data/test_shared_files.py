@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import ArraySpec, RowFile, SharedNpz, write_npz
+from xmc_tf.store.checksums import crc_of_all
 
 
 def test_crc_of_parts():

@@ -9,7 +9,7 @@ from tests.distributed.launch import horovodrun, mpiexec
 pytestmark = pytest.mark.distributed
 
 # Module of checks -> number of its checks.
-CHECKS = {"world_lookup": 8, "world_pairs": 6, "world_every_row": 4, "world_several": 2}
+CHECKS = {"world_lookup": 8, "world_pairs": 6, "world_full_table_loss": 4, "world_several": 2}
 CHECKS |= {
     "world_optimizers": 4,
     "world_growing": 2,
@@ -19,7 +19,7 @@ CHECKS |= {
     "world_whole_layers": 4,
     "world_graphs": 3,
 }
-EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
+EXCHANGES = ["world_lookup", "world_pairs", "world_full_table_loss"]
 # Exchanges depend on the engine and on the number of ranks: they are checked with Horovod on an odd number, and with
 # mpi4py on an even one; tests/collective checks them on one. What is built on them is checked once.
 WORLDS = [

@@ -66,14 +66,15 @@ def test_four_ranks_resume_the_training_of_one(alone):
 def test_the_command_trains_over_ranks_what_it_trains_alone(alone):
     folder, found = alone[0], {}
     for name, ranks in (("one", 1), ("two", 2)):
+        place = folder / f"command-{name}"
         settings = (
-            f"data_dir={folder / 'data'} model_dir={folder / name} model=sasrec max_len=6 sliding_step=3 embed_dim=8 "
+            f"data_dir={folder / 'data'} model_dir={place} model=sasrec max_len=6 sliding_step=3 embed_dim=8 "
             f"n_layers=1 max_steps=8 dropout=0 learning_rate=0.05 seed=1 per_device_train_batch_size={24 // ranks}"
         )
         command = ["module:xmc_tf.sequences.train", *(word for one in settings.split() for word in ("--set", one))]
         start = python if ranks == 1 else mpiexec
         start(*command, imported=True, timeout=TIMEOUT)
-        found[name] = json.loads((folder / name / "params.json").read_text())["metrics"]
+        found[name] = json.loads((place / "params.json").read_text())["metrics"]
     assert found["one"]["test"]["MRR"] > 0
     for part, expected in found["one"].items():
         assert found["two"][part] == pytest.approx(expected, abs=1e-4), part

@@ -1,6 +1,6 @@
 """Tests that training on several ranks gives the model of one rank; see ``test_train_killed.py`` for kills."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -111,22 +111,36 @@ def test_ranks_fine_tune_an_encoder_on_a_table(start, corpus, table, tmp_path):
     assert not (tmp_path / "model.work").exists()
 
 
+@pytest.fixture(scope="module")
+def of_one_process(table, tmp_path_factory):
+    """Return what one process trains on a table of texts, or on one of features, and that table."""
+
+    @cache
+    def trained(kind):
+        folder, rows = tmp_path_factory.mktemp(kind), table
+        if kind == "features":
+            rows = folder / "data.txt"
+            rows.write_text("".join(["120 11 4\n", *(f"{n % 4} {n % 4}:1 {4 + n % 7}:0.5\n" for n in range(120))]))
+        return trained_on(rows, folder, partial(python, imported=True))[1:], rows
+
+    return trained
+
+
+def trained_on(table, folder, launcher):
+    """Train a linear model, and return the run, its record, and the model's files."""
+    flags = ["-m", folder / "model", "--data-set", folder / "data.sqlite"]
+    run = launcher("module:xmc_tf.train", *map(str, [table, *flags]), timeout=300)
+    assert "test documents, which were not used in training" in run.ranks[0].output
+    (recorded,) = runs_of(TableStore.open(folder / "data.sqlite"))
+    record = (recorded.metrics, recorded.parameters, recorded.chosen, len(recorded.trials))
+    return run, record, contents(folder / "model")
+
+
 @pytest.mark.parametrize("kind", ["texts", pytest.param("features", marks=pytest.mark.full)])
 @pytest.mark.parametrize("start", STARTS)
-def test_ranks_train_on_a_table_the_linear_model_of_one_process(start, kind, table, tmp_path):
-    if kind == "features":
-        table = tmp_path / "data.txt"
-        table.write_text("".join(["120 11 4\n", *(f"{n % 4} {n % 4}:1 {4 + n % 7}:0.5\n" for n in range(120))]))
-    runs, models = [], []
-    for name, launcher in (("one", partial(python, imported=True)), ("two", start)):
-        (tmp_path / name).mkdir()
-        flags = ["-m", tmp_path / name / "model", "--data-set", tmp_path / name / "data.sqlite"]
-        run = launcher("module:xmc_tf.train", *map(str, [table, *flags]), timeout=300)
-        assert "test documents, which were not used in training" in run.ranks[0].output
-        (recorded,) = runs_of(TableStore.open(tmp_path / name / "data.sqlite"))
-        runs.append((recorded.metrics, recorded.parameters, recorded.chosen, len(recorded.trials)))
-        models.append(contents(tmp_path / name / "model"))
+def test_ranks_train_on_a_table_the_linear_model_of_one_process(start, kind, of_one_process, tmp_path):
+    expected, table = of_one_process(kind)
+    run, *found = trained_on(table, tmp_path, start)
     assert "test documents" not in run.ranks[1].output
-    assert runs[0] == runs[1]
-    assert models[0] == models[1]
-    assert not (tmp_path / "two" / "model.work").exists()
+    assert tuple(found) == expected
+    assert not (tmp_path / "model.work").exists()

@@ -24,9 +24,9 @@ TUTORIAL = DOCS / "tutorial.md"
 GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
-# They need several hosts, a cluster, Annif, another version, or an encoder of the hub.
+# They need several hosts, a cluster, Annif, or an encoder of the hub.
 WITHOUT_EXAMPLES = {
-    "distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing", "choosing-encoders",
+    "distributed-problems", "schedulers", "annif-backend", "languages", "sharing", "choosing-encoders",
     "serving-without-tensorflow",
 }  # fmt: skip
 WITHOUT_FIGURES = {"audit"}  # they show none that depend on the table: a part of its rows does

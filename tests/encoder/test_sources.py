@@ -170,8 +170,6 @@ def test_a_changed_configuration_of_a_saved_encoder_is_refused(case, changes, tm
     tiny_encoder(case).save(tmp_path)
     _changed(tmp_path, hidden_dropout_prob=0.3, initializer_range=0.3, transformers_version="9", unknown=1)
     refused("has changed since the encoder was saved", _changed, tmp_path, **changes)
-    (tmp_path / "pooling.json").write_text('{"pooling": "mean"}')  # as earlier versions wrote it
-    _changed(tmp_path, **changes)
 
 
 def test_the_checksum_of_a_configuration_covers_all_options():
@@ -207,7 +205,7 @@ def test_folders_that_are_no_encoders(tmp_path, bert_folder):
     weights.unlink()
     refused("a configuration but no weights", Encoder.load, bert_folder)
     (bert_folder / "pytorch_model.bin").write_bytes(b"PK")
-    refused("is damaged or not a PyTorch file", Encoder.load, bert_folder)
+    refused("is damaged or contains", Encoder.load, bert_folder)
     (bert_folder / "config.json").write_text('{"model_type": "gpt2"}')
     refused("unsupported architecture: gpt2", Encoder.load, bert_folder)
     (bert_folder / "config.json").write_text("{")

@@ -8,7 +8,7 @@ from tests.encoder.tiny import tiny_encoder
 from tests.encoder.vocabularies import CORPUS, wordpiece
 from tests.refusals import refused
 from xmc_tf.data import TextFile, TokenStore
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokenize_file
 from xmc_tf.encoder.tokenizer import TruncationCounter
 from xmc_tf.tables import stored_tokens
@@ -80,19 +80,19 @@ def test_tokens_in_a_data_set_are_those_of_the_tokenizer_and_stored_once(data_se
         assert counters[0] == counters[1]
         return stored.nr_tokenized
 
-    assert tokenized(Reading(7)) == number
-    assert tokenized(Reading(7)) == 0
-    assert tokenized(Reading(7), [texts[5], "another text", texts[9]]) == 1
+    assert tokenized(WindowOptions(7)) == number
+    assert tokenized(WindowOptions(7)) == 0
+    assert tokenized(WindowOptions(7), [texts[5], "another text", texts[9]]) == 1
     for again in (number, 0):
-        assert tokenized(Reading(8)) == again
-        assert tokenized(Reading(7, 3)) == again
-        assert tokenized(Reading(7, 3, "max")) == 0  # the windows are the same
-        assert tokenized(Reading(7), backend=other) == again
-    assert tokenized(Reading(9)) == tokenized(Reading(10)) == number
-    assert tokenized(Reading(7), texts[:50]) == len(set(texts[:50]))  # the oldest of six are removed
+        assert tokenized(WindowOptions(8)) == again
+        assert tokenized(WindowOptions(7, 3)) == again
+        assert tokenized(WindowOptions(7, 3, "max")) == 0  # the windows are the same
+        assert tokenized(WindowOptions(7), backend=other) == again
+    assert tokenized(WindowOptions(9)) == tokenized(WindowOptions(10)) == number
+    assert tokenized(WindowOptions(7), texts[:50]) == len(set(texts[:50]))  # the oldest of six are removed
     store = TableStore.open(data_set, write=True)
     store.clear({"format": store.meta("format"), "version": store.meta("version")})
-    assert tokenized(Reading(10)) == number
+    assert tokenized(WindowOptions(10)) == number
 
 
 def test_tokens_that_cannot_be_stored_are_computed_again(data_set, tokenizer, monkeypatch, caplog):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, sentencepiece, wordpiece
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder import TextTokenizer
 from xmc_tf.encoder.charsmap import read_charsmap
 from xmc_tf.encoder.tokenizer import TruncationCounter
@@ -372,8 +372,8 @@ def test_what_is_cut_off_is_counted_and_logged(caplog):
     whole = sum(len(ids) - 2 for ids in own.tokenize(texts, 10_000))
     assert counted.tokens == pytest.approx(whole, rel=0.05)  # of the longest only a part was tokenized
     with caplog.at_level("INFO", logger="xmc_tf"):
-        counted.log_summary(Reading(6), "fix: raise --truncate-length")
-        TruncationCounter(3, 0, 9, 9).log_summary(Reading(6), "nothing to say")
+        counted.log_summary(WindowOptions(6), "fix: raise --truncate-length")
+        TruncationCounter(3, 0, 9, 9).log_summary(WindowOptions(6), "nothing to say")
     assert [record.getMessage() for record in caplog.records] == [
         "truncated to 6 tokens: 2 of 4 documents (50 %); 100 % of all tokens are not read "
         "(fix: raise --truncate-length)"

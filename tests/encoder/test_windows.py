@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.encoder.test_tokenizer import HARD, tokenizer
 from tests.encoder.tiny import VOCABULARY, tiny_encoder
 from xmc_tf.data import TokenStore
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder import embeddings, encode_documents, tokenize_file
 from xmc_tf.encoder.tokenizer import TruncationCounter
 
@@ -38,7 +38,7 @@ def test_the_graph_makes_the_same_windows(kind, most):
     own, limit = tokenizer(kind), LENGTH - 2
     exact = [text_of(kind, count) for count in (0, limit, limit + 1, most * limit, most * limit + 1)]
     texts = [*exact, *HARD, "word " * 3, "one two three " * 70_000]
-    windows, counts = own.windows(texts, Reading(LENGTH, most))
+    windows, counts = own.windows(texts, WindowOptions(LENGTH, most))
     assert counts[:5].tolist() == [1, 1, 2, most, most]
     assert counts[-1] == most
     ids, mask, document = own.in_graph(LENGTH, most).windows(tf.constant(texts))
@@ -50,7 +50,7 @@ def test_the_graph_makes_the_same_windows(kind, most):
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_the_text_in_pieces_each_with_its_special_tokens(kind):
     own, text = tokenizer(kind), "The first words, and many others: 1000 tokens? No. " * 2
-    windows, _ = own.windows([text], Reading(LENGTH, 100))
+    windows, _ = own.windows([text], WindowOptions(LENGTH, 100))
     assert all(one[: len(own.before)].tolist() == own.before for one in windows)
     assert all(one[-len(own.behind) :].tolist() == own.behind for one in windows)
     assert [token for one in windows for token in one[len(own.before) : -len(own.behind)]] == whole(kind, text)
@@ -59,7 +59,7 @@ def test_windows_are_the_text_in_pieces_each_with_its_special_tokens(kind):
 
 def test_a_reading_of_one_window_truncates():
     own = tokenizer("bert")
-    windows, counts = own.windows(HARD, Reading(LENGTH))
+    windows, counts = own.windows(HARD, WindowOptions(LENGTH))
     assert counts.tolist() == [1] * len(HARD)
     assert [one.tolist() for one in windows] == [one.tolist() for one in own.tokenize(HARD, LENGTH)]
 
@@ -74,7 +74,7 @@ def test_windows_and_what_follows_the_last_are_counted_and_logged(caplog, tmp_pa
     assert truncated.startswith("truncated to 3 windows of 8 tokens: 2 of 6 documents (33 %); 100 % of all tokens")
     assert truncated.endswith("(fix: raise --max-windows)")
     counted = TruncationCounter()
-    tokenizer("bert").windows(texts[:4], Reading(LENGTH, 3), counted)
+    tokenizer("bert").windows(texts[:4], WindowOptions(LENGTH, 3), counted)
     assert (counted.windows, counted.folded, counted.truncated, counted.tokens_kept) == (7, 2, 0, 2 + 6 + 7 + 18)
 
 

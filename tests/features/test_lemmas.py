@@ -123,33 +123,6 @@ def test_a_model_needs_no_dictionary(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def of_version_1(tmp_path_factory):
-    """Return a folder as it was before there were lemmas, and the vectorizer."""
-    folder = tmp_path_factory.mktemp("old") / "tfidf"
-    tfidf = Tfidf.fit([*random_corpus(100, seed=3), *TRAINING, *TRAINING], TfidfParams.plain(ngram_max=3))
-    tfidf.save(folder)
-    header = json.loads((folder / "params.json").read_text())
-    header["version"] = 1
-    for name in ("language", "pieces", "piece_weight"):
-        header["params"].pop(name, None)
-    (folder / "params.json").write_text(json.dumps(header))
-    return folder, tfidf
-
-
-def test_version_1_has_words_as_written(of_version_1):
-    folder, tfidf = of_version_1
-    assert {path.name for path in folder.iterdir()} == {
-        "params.json", "keys.npy", "columns.npy", "idf.npy", "vocabulary.txt",
-    }  # fmt: skip
-    loaded = Tfidf.load(folder)
-    assert loaded.params == tfidf.params == TfidfParams.plain(ngram_max=3)
-    texts = [*TRAINING, *HARD]
-    assert (loaded.transform(texts) != tfidf.transform(texts)).nnz == 0
-    assert "mice" in loaded.names
-    assert_same_features(loaded, texts)
-
-
-@pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "tfidf"
     Tfidf.fit(TRAINING * 2, TfidfParams(language="en")).save(folder)

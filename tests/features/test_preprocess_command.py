@@ -108,7 +108,7 @@ def test_a_configuration_that_is_no_json_object(folder, tmp_path, text):
 
 def test_other_files_are_never_replaced(folder, tmp_path):
     (tmp_path / "X.npz").write_text("mine")
-    with pytest.raises(InputError, match=r"contains files that are not part of a vectorizer(.|\n)*received: X\.npz"):
+    with pytest.raises(InputError, match=r"holds files that are not part of a fitted TF-IDF(.|\n)*received: X\.npz"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path)
     assert (tmp_path / "X.npz").read_text() == "mine"
     refused("received: a file", run, "build", "-i", folder / "in.txt", "-m", tmp_path / "X.npz")

@@ -30,7 +30,7 @@ def rewrite(folder: Path, name: str, content: bytes) -> None:
     """Change a file and its checksum, as an informed attacker would."""
     (folder / name).write_bytes(content)
     header = json.loads((folder / "params.json").read_text())
-    header["files"][name] = {"bytes": len(content), "crc32": zlib.crc32(content)}
+    header["files"][name] = {"bytes": len(content), "crc32": f"{zlib.crc32(content):08x}"}
     (folder / "params.json").write_text(json.dumps(header))
 
 

@@ -1,7 +1,4 @@
-"""Centers of labels: by hand, what is learned from them, and models of older versions, which have none."""
-
-import json
-from dataclasses import replace
+"""Centers of labels: by hand, and what is learned from them."""
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ from tests.refusals import refused
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion import centers as module
 from xmc_tf.fusion.centers import NAME_COUNTS_AS, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.weighted_numbers import WEIGHTED_NUMBERS
 
 LABELS, DIM = 40, 6
 
@@ -110,28 +106,6 @@ def test_a_folder_keeps_them_and_damage_is_named(learned, tmp_path):
     refused(r"centers\.npy does not belong to this model", Fusion.load, tmp_path / "fusion")
     (tmp_path / "fusion" / "centers.npy").write_bytes(b"broken")
     refused(r"centers\.npy cannot be read", Fusion.load, tmp_path / "fusion")
-
-
-def test_models_of_older_versions_have_none(learned, tmp_path):
-    (without, _), (_, _, scores) = learned
-    versions = [number.since for number in WEIGHTED_NUMBERS]
-    assert versions == sorted(versions), "a feature at the end says since when it is there"
-    without.save(tmp_path / "fusion")
-    path = tmp_path / "fusion" / "fusion.json"
-    content = json.loads(path.read_text())
-    later = np.array([number.since > 1 for number in WEIGHTED_NUMBERS])
-    for name in (number.name for number in WEIGHTED_NUMBERS if number.since > 1):
-        del content["weights"][name]
-        del content["new_weights"][name]
-    path.write_text(json.dumps(content))
-    old = Fusion.load(tmp_path / "fusion")
-    scores = scores[:, :LABELS]
-    weights, new_weights = (np.where(later, 0, one) for one in (without.weights, without.new_weights))
-    expected = replace(without, weights=weights, new_weights=new_weights)
-    assert (old.combine(scores, None, 10) != expected.combine(scores, None, 10)).nnz == 0
-    content["weights"].pop("score")
-    path.write_text(json.dumps(content))
-    refused("another version", Fusion.load, tmp_path / "fusion")
 
 
 def test_too_many_labels_have_none(monkeypatch):

@@ -13,7 +13,7 @@ from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.choice import held_out_folds
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
-from xmc_tf.fusion.weighted_numbers import NAMES
+from xmc_tf.fusion.weighted_numbers import NAMES, OF_SHORT_TEXTS, weighted_numbers
 from xmc_tf.params import PredictionOptions
 
 
@@ -92,6 +92,16 @@ def test_the_union_of_candidates():
     assert np.allclose(found.precision, [0, 0.4, 0.1])
 
 
+def test_rounding_of_a_sure_score_says_nothing_about_a_short_text():
+    sure = np.float32([0.9998, 0.5])
+    rounded = np.float32([np.nextafter(sure[0], np.float32(1)), 0.5])
+    numbers = []
+    for scores in (sure, rounded):
+        found = join_candidates(csr_matrix(scores[None]), None)._replace(scarcity=np.ones(2))
+        numbers.append(weighted_numbers(found, np.ones(2))[1, OF_SHORT_TEXTS])
+    assert abs(numbers[1] - numbers[0]).max() < 1e-6
+
+
 def test_best_f1_and_precision_of_a_curve():
     probability = np.linspace(1, 0, 100_001)
     right = np.random.default_rng(0).random(100_001) < probability
@@ -108,11 +118,7 @@ def test_a_promise_that_cannot_be_kept_is_refused():
     with pytest.raises(InputError, match="at most 0, according to its held-out documents"):
         PrecisionCurve([0.5], [0.1], [0.1], [0.0004], [100]).for_precision(0.9)
     with pytest.raises(InputError, match="fewer than 30 held-out labels"):
-        PrecisionCurve([], [], []).for_precision(0.2)
-
-
-def test_a_curve_of_an_older_version_promises_what_was_measured():
-    assert PrecisionCurve([0.8, 0.5, 0.2], [0.9, 0.7, 0.4], [0.2, 0.5, 0.8]).for_precision(0.6) == (0.5, 0.7, 0)
+        PrecisionCurve([], [], [], [], []).for_precision(0.2)
 
 
 def test_labels_of_one_document_count_by_how_much_they_vary_together():

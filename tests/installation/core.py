@@ -94,7 +94,10 @@ def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, ev
     files = _files(run(own, _PROGRAM, cwd=folder, env={"XMC_TF_CACHE": str(folder / "cache")}))
     done = time.monotonic()
     path = {"PATH": f"{folder / 'venv/bin'}:/usr/bin:/bin", "XMC_TF_CACHE": str(folder / "cache")}
-    for line in commands(blocks(_ROOT / "README.md")[0])[1:]:  # the first installs
+    _, demo, *rest = commands(blocks(_ROOT / "README.md")[0])  # the first installs
+    run("bash", "-c", demo, cwd=folder, env=path)
+    keep_a_tenth(folder / "data.csv")
+    for line in rest:
         run("bash", "-c", line, cwd=folder, env=path)
     megabytes = round(_megabytes(folder / "venv") - before)
     packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
@@ -114,6 +117,12 @@ def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, ev
         "tests_left_out": next(line for line in tested if line.startswith("left out: ")),
         "files": files,
     }
+
+
+def keep_a_tenth(table: Path) -> None:
+    """Leave out most rows of README's table, because it takes minutes to train on all."""
+    header, *rows = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    table.write_text("".join([header, *rows[::10]]), encoding="utf-8")
 
 
 def _files(output: str) -> dict[str, str]:

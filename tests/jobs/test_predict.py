@@ -8,8 +8,8 @@ import pytest
 from tests.jobs.conftest import TOPICS, documents, write_table
 from tests.refusals import refused
 from xmc_tf import XRLinear
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.jobs import table_prediction as job
 from xmc_tf.linear.predict import main
 

@@ -111,7 +111,7 @@ def test_a_model_is_measured_on_another_table(folder, tmp_path, capsys, caplog):
     [
         ([], "-y and -p missing"),
         (["{table}"], "-m is missing"),
-        (["{table}", "-m", "{model}", "-y", "Y.npz"], "a table and -y cannot be combined"),
+        (["{table}", "-m", "{model}", "-y", "Y.npz"], "-y cannot be used with a table"),
         (["{table}", "-m", "{model}", "--tags", "one", "two"], "--tags does not match the model"),
         (["{table}", "-m", "{model}", "--report", "{model}"], "is part of the model|-m"),
     ],

@@ -102,6 +102,6 @@ def test_less_time_tries_less_on_fewer_documents():
 
 
 @pytest.mark.parametrize(("minutes", "effort"), [(0, "balanced"), (float("nan"), "balanced"), (1, "heroic")])
-def test_impossible_wishes_are_refused(minutes, effort):
+def test_impossible_settings_are_refused(minutes, effort):
     with pytest.raises(InputError):
         choose_settings(SMALL, DEFAULTS, minutes=minutes, effort=effort)

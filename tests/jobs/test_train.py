@@ -157,7 +157,7 @@ def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
     ("flags", "message"),
     [
         (["data.csv"], "-m is missing"),
-        (["data.csv", "-m", "model", "-t", "X.txt"], "mutually exclusive"),
+        (["data.csv", "-m", "model", "-t", "X.txt"], "-t cannot be used with a table"),
         (["data.csv", "-m", "model", "--num-train-epochs", "2"], "--num-train-epochs can only be used with an encoder"),
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes can only be used with a table"),
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column can only be used with"),
@@ -165,8 +165,11 @@ def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
         (["data.csv", "-m", "model", "--report", "data.csv"], "--report data.csv is also the input TABLE"),
         (["data.csv", "-m", "model", "--minutes", "0"], "--minutes is out of range"),
         (["data.csv", "-m", "model", "--data-set", "d\udcff.sqlite"], "the command line is not UTF-8"),
-        (["data.csv", "-m", "."], r"-m .* holds other files\n.*\n  received: data\.csv"),
-        (["data.csv", "-m", "/"], "-m / holds other files"),
+        (
+            ["data.csv", "-m", "."],
+            r"-m .* holds files that are not part of a model of xmc_tf\n.*\n  received: data\.csv",
+        ),
+        (["data.csv", "-m", "/"], "-m / holds files that are not"),
     ],
 )
 def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The precision of matches, learned from documents, without a document's own labels."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from xmc_tf.label_names.find_mentions import count_documents, find_matches
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.label_names import _FILE
-from xmc_tf.label_names.match_precision import count_matches, is_right
+from xmc_tf.label_names.match_precision import count_matches, is_right, kinds_of_names
 
 
 def precisions(names, texts):
@@ -33,6 +34,13 @@ def test_names_qualifiers_and_alternatives():
     assert found.preferred == ["Mercury (planet)", "cat", "(1970)"]
     assert found.names == ["Mercury", "cat", "feline", "(1970)"]
     assert found.labels.tolist() == [0, 1, 1, 2]
+
+
+def test_kinds_of_names_are_by_rarity_and_number_of_words():
+    names = {(47,): 0, (48,): 3, (575,): 33, (576,): 36, (9999,): 36, (40, 8): 4, (50, 50, 44): 11, (1, 1, 1, 1): 2}
+    splits = np.cumsum([0, *map(len, names)])
+    index = SimpleNamespace(weights=np.concatenate([*names]), splits=splits)
+    assert kinds_of_names(index).tolist() == list(names.values())
 
 
 def test_a_name_that_is_always_right_is_worth_more():

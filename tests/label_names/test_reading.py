@@ -72,14 +72,3 @@ def test_a_file_without_lemmas_reads_words_as_they_are_written(tmp_path):
     with np.load(tmp_path / "names" / "names.npz") as held:
         assert not {"forms", "lemma_of", "lemma_keys", "lemma_exact", "piece"} & set(held)
     assert len(LabelNames.load(tmp_path / "names").reading.forms) == len(as_written().forms) == 0
-
-
-def test_a_file_of_version_0_2_has_the_table_of_characters_itself(tmp_path):
-    texts = ["mouse", "the library"]
-    learned, _ = LabelNames.learn(["mouse", "library"], texts, csr_matrix(np.eye(2, dtype=np.float32)))
-    learned.save(tmp_path / "names")
-    path = tmp_path / "names" / "names.npz"
-    with np.load(path) as held:
-        arrays = {name: held[name] for name in held if not name.startswith("character_")}
-    np.savez(path, characters=learned.reading.characters[:917_999], **arrays)
-    assert all(map(np.array_equal, LabelNames.load(tmp_path / "names").mentions(texts), learned.mentions(texts)))

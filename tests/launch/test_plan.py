@@ -115,7 +115,7 @@ def test_numbers_of_ranks_limit_the_hosts(flags, expected):
         (["-H", "one:4", "--min-np", "5"], "--min-np"),
         (["--min-np", "5", "--max-np", "4"], "--min-np"),
         (["-H", "one:4", "--hosts", "x.json"], "--hosts and -H"),
-        (["-H", "one:4", "--nodes", "2"], "-H and --nodes"),
+        (["-H", "one:4", "--nodes", "2"], "-H cannot be used with --nodes"),
         (["--nodes", "2", "--node-rank", "2"], "a number from 0 to 1"),
         (["--nodes", "2", "--node-rank", "1"], "--master-addr is missing"),
         (["--nodes", "2", "--np", "1"], "--secret-file is missing"),

@@ -73,7 +73,7 @@ def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
 
 @pytest.mark.parametrize("position", [0.3, 0.9])
 def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, position):
-    """PECOS and version 0.1 write such rankers."""
+    """PECOS writes such rankers."""
     model = random_model(random_chain(300, [3]), 400, density=0.5)
     model.save(tmp_path / "m")
     assert XLinear.load(tmp_path / "m").nr_labels == 300
@@ -98,6 +98,6 @@ def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):
         XRLinear.load(copy)
         assert not caplog.records
         path.write_text(before.replace('"version": 1', '"version": 2', 1))
-        refused("has an unknown version", XRLinear.load, copy)
+        refused("was not written by this version", XRLinear.load, copy)
     finally:
         path.write_text(before)

@@ -17,11 +17,12 @@ from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.training import rankers_over_ranks, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.fit import train_rankers, train_trees
-from xmc_tf.rankers.problems import Levels, RankerData
+from xmc_tf.rankers.problems import RankerData
 from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150
-CHAIN = random_chain(LABELS, [2, 5])
+TREE = LabelTree.from_chain(random_chain(LABELS, [2, 5]))
+CHAIN = TREE.to_chain()
 Y = label_matrix(ROWS, LABELS)
 PRED = pred_params(only_topk=3)
 
@@ -57,7 +58,7 @@ def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
     def work(communicator):
         place = open_work_folder(communicator, folder / "model", key)
         (model,) = train_trees_over_ranks(
-            communicator, place, X, lambda: [Levels(Y, CHAIN, None, params, more.get("user_negatives"))],
+            communicator, place, RankerData(X, Y, [TREE], **more), params,
             pred_params=[PRED], threads=threads,
         )  # fmt: skip
         return [place.weights(t).read_bytes() for t in range(model.depth)]
@@ -193,8 +194,7 @@ def test_the_error_about_different_files_names_the_hosts(tmp_path):
 
 def test_several_trees_share_one_queue_and_have_the_bytes_of_one_process(tmp_path):
     X, params = features("both", ROWS), ranker_params("tfn+man")
-    deep = LabelTree.from_chain(CHAIN)
-    trees = [deep, deep.under_one_root(deep.depth), deep.under_one_root(1)]
+    trees = [TREE, TREE.under_one_root(TREE.depth), TREE.under_one_root(1)]
     pred = [pred_params()] * len(trees)
     models = train_trees(X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred, threads=3)
     for number, (tree, model) in enumerate(zip(trees, models, strict=True)):

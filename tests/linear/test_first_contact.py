@@ -68,7 +68,7 @@ def test_a_k_out_of_reach_is_reported(caplog):
 
 
 def test_an_xr_transformer_is_no_linear_model(tmp_path):
-    (tmp_path / "params.json").write_text(json.dumps({"model": "XTransformer"}))
+    (tmp_path / "params.json").write_text(json.dumps({"format": "xmc_tf.model", "version": 1, "model": "XTransformer"}))
     error = refused("is an XR-Transformer model", XRLinear.load, tmp_path)
     assert "python -m xmc_tf.predict" in str(error)
 

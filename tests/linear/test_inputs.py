@@ -7,6 +7,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from tests.linear.cases import dense_rows, label_matrix, random_chain, small_model, sparse_rows
 from tests.linear.searching import rows_of
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
+from xmc_tf.params import RankerParams
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.kernels import dual, gather, layout, search
@@ -78,7 +79,7 @@ def test_mapped_features_are_not_copied(tmp_path):
     save_matrix(tmp_path / "X.npz", X)
     save_matrix(tmp_path / "E.npy", DENSE)
     features = load_features([tmp_path / "X.npz", tmp_path / "E.npy"])
-    instances = Instances(features)
+    instances = Instances(features, RankerParams())
     assert np.shares_memory(instances.data, features.sparse.data)
     assert np.shares_memory(instances.indices, features.sparse.indices)
     assert np.shares_memory(instances.dense, features.dense)

@@ -1,16 +1,15 @@
 """``-m``: folders that are accepted, files that are kept in them, and the lock against a second training."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from tests.linear.command_data import facts, run_train, shell
+from tests.linear.command_data import run_train, shell
 from tests.refusals import refused
-from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear
+from xmc_tf.store.publishing import folder_lock
 
 
 @pytest.fixture
@@ -42,18 +41,6 @@ def test_another_shape_of_model_leaves_no_parts_of_the_older_one(data, corpus, t
     flat = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
     assert flat < deep
     assert not (tmp_path / "m" / "labels.txt").exists()
-
-
-def test_a_model_of_the_first_version_is_replaced(data, tmp_path):
-    run_train(*data, "-m", tmp_path / "m")
-    said = facts(tmp_path / "m")
-    for key in ("format", "version", "files", "checksum"):
-        said.pop(key, None)
-    (tmp_path / "m" / "params.json").write_text(json.dumps(said))
-    (tmp_path / "m" / "tree" / "notes.txt").write_text("mine")
-    run_train(*data, "-m", tmp_path / "m", "--seed", "7")
-    assert facts(tmp_path / "m")["seed"] == 7
-    assert (tmp_path / "m" / "tree" / "notes.txt").read_text() == "mine"
 
 
 def test_rankers_of_pecos_are_never_replaced(model, data, tmp_path):

@@ -19,8 +19,8 @@ from xmc_tf.rankers import XLinear
 posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 
 
-def model_for(X, chain, **wishes):
-    return random_model(chain, X.nr_sparse, X.nr_dense, **wishes)
+def model_for(X, chain, **options):
+    return random_model(chain, X.nr_sparse, X.nr_dense, **options)
 
 
 @pytest.mark.parametrize("post", [*POST_PROCESSORS, None])

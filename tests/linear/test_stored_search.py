@@ -1,9 +1,8 @@
-"""The arrangement for search, in memory and on disk: the same answers, whatever happens to its files."""
+"""The arrangement for search, in memory and on disk: the same answers, or an error that names a damaged file."""
 
 import pickle
 import shutil
 
-import numba
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -12,10 +11,10 @@ from tests.files import flip
 from tests.linear.cases import random_chain, random_model
 from tests.refusals import refused
 from xmc_tf.data import Features, as_features
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.distributed.training import place_rankers
-from xmc_tf.rankers.kernels import layout
-from xmc_tf.rankers.kernels.layout import LINE, child_bytes
+from xmc_tf.rankers.kernels.layout import child_bytes
 from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.layout.stored import build_chunks
 from xmc_tf.rankers.level import UnreadWeights
@@ -73,64 +72,61 @@ def test_small_models_have_no_layout(tmp_path):
     assert not (tmp_path / "m" / "search").exists()
 
 
-def test_damage_is_noticed_or_harmless(copy, queries, caplog):
-    right = answers(generated(), queries)
+def test_damage_is_named_when_the_model_is_loaded(copy, queries):
     rng = np.random.default_rng(0)
     for path in sorted((copy / "search").iterdir()):
-        before, noticed = path.read_bytes(), 0
+        if path.name == "search.json":
+            continue
+        before = path.read_bytes()
         for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 12)]:
             flip(path, position, int(rng.integers(1, 256)))
-            caplog.clear()
-            assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == right
-            noticed += "the weights are arranged in memory instead" in caplog.text
+            refused(rf"{path.name} is damaged: its content has changed", XLinear.load, copy, nr_dense=DENSE)
             path.write_bytes(before)
-        assert noticed > 5, path
+        for length in (0, 100, len(before) - 64):
+            path.write_bytes(before[:length])
+            refused(rf"{path.name} is damaged: its size has changed", XLinear.load, copy, nr_dense=DENSE)
+        path.write_bytes(before)
+    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
 
 
-def cut_to(length):
-    return lambda copy: (copy / "search/words.npy").write_bytes((copy / "search/words.npy").read_bytes()[:length])
-
-
-def replace_weights(copy):
-    generated(seed=1).save(copy.parent / "other")
-    for t in range(2):
-        shutil.copy(copy.parent / f"other/ranker/{t}.model/W.npz", copy / f"ranker/{t}.model/W.npz")
-
-
-@pytest.mark.parametrize(
-    ("change", "said", "seed"),
-    [
-        *((cut_to(length), "words.npy", 0) for length in (0, 100, -64)),
-        (replace_weights, "does not match the weights beside it", 1),
-        (lambda copy: shutil.rmtree(copy / "search"), None, 0),  # it is not missed
-    ],
-)
-def test_a_layout_that_cannot_be_used_changes_no_answer(copy, queries, caplog, change, said, seed):
-    change(copy)
-    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(seed=seed), queries)
-    assert said in caplog.text if said else not caplog.records
-
-
-def test_a_damaged_layout_without_other_weights_is_not_to_be_deleted(copy, caplog, monkeypatch):
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "xmc_tf.search", "version": 2}'])
+def test_a_damaged_header_is_named(copy, content):
+    (copy / "search" / "search.json").write_text(content)
+    refused("search(.|\n)*delete .*search, which the weights beside it can replace", XLinear.load, copy, nr_dense=DENSE)
     for t in range(2):
         (copy / "ranker" / f"{t}.model" / "W.npz").unlink()
-    (copy / "search" / "words.npy").write_bytes(b"")
-    error = refused("no other copy of its weights", XLinear.load, copy, nr_dense=DENSE)
-    assert "delete" not in f"{error}{caplog.text}"
-    monkeypatch.setattr(stored, "VERSION", 99)
-    refused(r"has version \d+, not 99(.|\n)*the version of xmc_tf that wrote", XLinear.load, copy, nr_dense=DENSE)
+    assert "delete" not in str(refused("search", XLinear.load, copy, nr_dense=DENSE))
 
 
-def test_a_damaged_chunk_is_reported_once(copy, queries, caplog):
-    path = copy / "search" / "words.npy"
-    flip(path, path.stat().st_size // 2)
-    model = XLinear.load(copy, nr_dense=DENSE)
+def test_a_layout_that_is_deleted_is_not_missed(copy, queries, caplog, monkeypatch):
+    shutil.rmtree(copy / "search")
+    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
     assert not caplog.records
-    for _ in range(2):
-        assert answers(model, queries) == answers(generated(), queries)
-    assert [record.message.split(";")[0] for record in caplog.records] == [
-        f"{copy / 'search'} is damaged: its content has changed since it was saved"
-    ]
+    monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
+    model = XRLinear.train(["red apple", "blue sea", "red sea"], [["fruit"], ["water"], ["water"]])
+    model.save(copy.parent / "model")  # which has records of all files
+    shutil.rmtree(copy.parent / "model" / "ranker" / "search")
+    assert XRLinear.load(copy.parent / "model").best(["red apple"]) == model.best(["red apple"])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_layout_that_an_overwritten_model_left_is_not_read(whole, copy, queries, tmp_path, monkeypatch):
+    """Copying a small model over a large one leaves the layout of the large one."""
+    new, old = tmp_path / "new", copy
+    if whole:
+        texts = ["red apple", "blue sea", "red sea"]
+        with monkeypatch.context() as patch:
+            patch.setattr(stored, "FEWEST_WEIGHTS", 1)
+            XRLinear.train(texts, [["fruit"], ["water"], ["water"]]).save(old := tmp_path / "old")
+        model = XRLinear.train(texts, [["water"], ["fruit"], ["fruit"]])
+        model.save(new)
+    else:
+        generated(1).save(new)
+    shutil.copytree(new, old, dirs_exist_ok=True)
+    if whole:
+        assert XRLinear.load(old).best(texts) == model.best(texts)
+    else:
+        assert answers(XLinear.load(old, nr_dense=DENSE), queries) == answers(generated(1), queries)
 
 
 def test_queries_of_another_division_do_not_use_it(saved, queries):
@@ -173,9 +169,6 @@ def test_saved_again_and_placed_over_ranks_it_has_the_same_bytes(saved, tmp_path
             assert (folder / name).read_bytes() == (saved / name).read_bytes(), name
 
 
-checksum = numba.njit(layout.checksum)
-
-
 @pytest.mark.parametrize(
     ("labels", "size", "density"), [(300, 1, 0.05), (300, 1, 1.0), (600, 2, 0.05), (600, 2, 1.0), (140_000, 4, 0.05)]
 )
@@ -189,14 +182,3 @@ def test_clusters_of_many_labels(labels, size, density):
     expected = model.levels[1].weights.toarray()
     found = model.predict(as_features(csr_matrix(np.ones((1, 3), np.float32))), beam_size=2, only_topk=labels)
     np.testing.assert_allclose(found.toarray()[0], expected.sum(axis=0), atol=1e-5)
-
-
-def test_a_checksum_notices_each_changed_bit():
-    numbers = np.random.default_rng(0).integers(0, 2**63, 4 * LINE).astype(np.uint64)
-    right = checksum(numbers, 0, len(numbers))
-    for place in range(len(numbers)):
-        for bit in (0, 31, 63):
-            numbers[place] ^= np.uint64(1 << bit)
-            assert checksum(numbers, 0, len(numbers)) != right
-            numbers[place] ^= np.uint64(1 << bit)
-    assert checksum(numbers, 0, len(numbers)) == right

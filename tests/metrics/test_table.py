@@ -1,4 +1,8 @@
-from xmc_tf.metrics import format_table, percent
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmc_tf.metrics import format_table, percent, precision_and_recall
 
 
 def test_columns_are_aligned():
@@ -21,3 +25,11 @@ def test_a_wide_table_is_folded_and_repeats_its_names():
 def test_a_missing_figure_is_a_dash():
     assert percent(float("nan")) == "–"
     assert percent(0.42914) == "42.91"
+
+
+@pytest.mark.parametrize(("most", "shown"), [(0, "@1"), (2, "@1"), (3, "@1 @3"), (5, "@1 @3 @5"), (19, "@1 @3 @5 @10")])
+def test_precision_and_recall_are_shown_up_to_the_number_of_predicted_labels(most, shown):
+    predicted = csr_matrix(np.arange(most, 0, -1, dtype=np.float32)[None] if most else np.zeros((1, 1), np.float32))
+    assert (
+        precision_and_recall(predicted, csr_matrix(np.ones(predicted.shape))).splitlines()[0].split() == shown.split()
+    )

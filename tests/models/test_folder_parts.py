@@ -1,5 +1,6 @@
 """The table of parts: all files that models write are in it, and nothing is staged twice."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,38 +10,31 @@ import pytest
 
 import xmc_tf
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import atomic
-from xmc_tf.common.folders import placing
-from xmc_tf.common.folders.model_parts import CHAIN, MODEL, PARTS, RANKERS, TFIDF
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import XRLinearParams
-from xmc_tf.words.lexicon import FIELDS
+from xmc_tf.store import publishing
+from xmc_tf.store.checksums import MODEL_HEADER
+from xmc_tf.store.models import CHAIN, PARTS, RANKERS, TFIDF
 
 TEXTS = [f"red apple {n % 7}" if n % 2 else f"blue sea wave {n % 5}" for n in range(60)]
 LABELS = [["fruit", f"kind {n % 7}"] if n % 2 else ["water"] for n in range(60)]
 
 
-def test_the_table_has_every_file_that_a_model_writes(tmp_path, monkeypatch):
-    temporary = []
-    beside = placing.temporary_folder_beside
-    monkeypatch.setattr(placing, "temporary_folder_beside", lambda folder: temporary.append(folder) or beside(folder))
-    made, mkstemp = [], atomic.tempfile.mkstemp
-    monkeypatch.setattr(atomic.tempfile, "mkstemp", lambda **options: made.append(options) or mkstemp(**options))
+def test_the_table_has_every_part_that_a_model_writes(tmp_path, monkeypatch):
+    temporary, beside = [], publishing.temporary_folder_beside
+    monkeypatch.setattr(
+        publishing, "temporary_folder_beside", lambda folder: temporary.append(folder) or beside(folder)
+    )
     model = XRLinear.train(TEXTS, LABELS, params=XRLinearParams(), keep_training_data=True)
     model.save(tmp_path / "model")
     place = tmp_path / "model"
     files = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
-    assert all(map(MODEL.may_have, files))
-    assert MODEL.own_files(tmp_path / "model") == files
+    assert files == {MODEL_HEADER, *json.loads((place / MODEL_HEADER).read_text())["files"]}
     assert {name.partition("/")[0] for name in files} <= {part.name for part in PARTS}
-    assert all(RANKERS.may_have(name.removeprefix("ranker/")) for name in files if name.startswith("ranker/"))
-    assert all(CHAIN.may_have(name.removeprefix("tree/")) for name in files if name.startswith("tree/"))
+    for part, kind in (("ranker", RANKERS), ("tree", CHAIN), ("features", TFIDF)):
+        kind.check_place(place / part)
+        assert all(kind.has_part(path.name) for path in (place / part).iterdir())
     assert temporary == [tmp_path / "model"], "a part was placed on its own"
-    assert made == [], "a file was renamed within a folder that has not got its name"
-
-
-def test_the_table_has_every_array_of_a_vectorizer():
-    assert all(TFIDF.may_have(f"{name}.npy") for name in FIELDS)
 
 
 def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing(tmp_path):

@@ -11,6 +11,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from tests.files import contents, largest_file
 from tests.label_names.cases import many
+from tests.linear.cases import ranker_params
 from tests.refusals import refused
 from xmc_tf.append import main as append_command
 from xmc_tf.common.errors import InputError
@@ -41,7 +42,10 @@ def data():
 @pytest.fixture(scope="module")
 def model(data):
     names, texts, Y = data
-    params = XRLinearParams(tree=several_trees(TREE, 2))
+    ranker = ranker_params(
+        Cp=0.8, Cn=0.9, bias=2.0, eps=0.05, max_iter=50, threshold=0.05, max_nonzeros_per_label=100,
+    )  # fmt: skip
+    params = XRLinearParams(tree=several_trees(TREE, 2), ranker=ranker)
     return XRLinear.train(texts[:290], Y[:290], names=names, params=params, threads=1, keep_training_data=True)
 
 

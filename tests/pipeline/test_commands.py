@@ -11,7 +11,6 @@ from tests.pipeline.corpus import made_stages, run_train, shell
 from tests.refusals import refused
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.data import load_matrix
 from xmc_tf.jobs.train_flags import parser
 from xmc_tf.metrics import pecos_lines
@@ -21,7 +20,7 @@ from xmc_tf.tree import LabelTree
 
 
 def recipe_of(*flags):
-    return train._recipe(parser().parse_args(flags, GivenFlags()))
+    return train._recipe(parser().parse_args(flags))
 
 
 def test_flags_reach_all_parts():
@@ -191,7 +190,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
         assert not (tmp_path / "m").exists()
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "labels.txt").write_text("dear")
-    refused(r"holds other files(.|\n)*labels\.txt", run_train, corpus, tmp_path / "letters")
+    refused(r"holds files that are not part of a model(.|\n)*labels\.txt", run_train, corpus, tmp_path / "letters")
     assert (tmp_path / "letters" / "labels.txt").read_text() == "dear"
 
 

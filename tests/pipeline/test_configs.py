@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from xmc_tf import train
-from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.jobs.train_flags import parser
 from xmc_tf.params import XTransformerParams, XTransformerPredParams, load_blocks, per_level
 from xmc_tf.tree.label_tree import binary_depth, upper_splits
@@ -62,7 +61,7 @@ def test_scripts_call_what_there_is(name, tmp_path):
     subprocess.run(["sh", script, "data", "model", "--seed", "3"], check=True, env=path, timeout=60)
     trained, predicted = (call.splitlines() for call in calls.read_text().strip().split("\n\n"))
     flags = trained[trained.index("xmc_tf.train") + 1 :]
-    recipe = train._recipe(parser().parse_args(flags, GivenFlags()))
+    recipe = train._recipe(parser().parse_args(flags))
     held = json.loads((CONFIGS / f"{name}.json").read_text())["pred_params"]["matcher_params_chain"]
     last = held[-1] if isinstance(held, list) else held
     assert (recipe.seed, recipe.last_prediction.truncate_length) == (3, last["truncate_length"])

@@ -11,8 +11,7 @@ from tests.pipeline.corpus import TOPICS, write_encoder
 from tests.refusals import refused
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.cli import GivenFlags
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.jobs import train_flags
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xtransformer import TrainingRun, XTransformer
@@ -137,7 +136,7 @@ def test_another_reading_repeats_the_stages_that_depend_on_it(by_mean, by_max, t
     model, again = by_max
     assert {"fine-tuning", "embeddings", "rankers"} <= made(again)
     assert "encoder" not in made(again)
-    assert model.metadata.reading == Reading(LENGTH, 16, "max")
+    assert model.metadata.reading == WindowOptions(LENGTH, 16, "max")
     _, third = truncating
     assert {"fine-tuning", "embeddings", "rankers"} <= made(third)
     assert made(trained("truncate")[1]) == set()
@@ -145,7 +144,7 @@ def test_another_reading_repeats_the_stages_that_depend_on_it(by_mean, by_max, t
 
 def test_old_models_truncate_and_damaged_ones_are_refused():
     old = {"model": "XTransformer", "truncate_length": 64}
-    assert ModelMetadata(old).reading == Reading(64)
+    assert ModelMetadata(old).reading == WindowOptions(64)
     with pytest.raises(InputError, match="long_texts is 'fold'"):
         _ = ModelMetadata({**old, "long_texts": "fold", "max_windows": 2}).reading
     with pytest.raises(InputError, match="max_windows is missing"):
@@ -155,13 +154,13 @@ def test_old_models_truncate_and_damaged_ones_are_refused():
 @pytest.mark.parametrize(
     ("flags", "inside", "expected"),
     [
-        ([], None, Reading(128)),
-        (["--long-texts", "max"], None, Reading(128, 16, "max")),
-        (["--long-texts", "mean", "--max-windows", "4"], None, Reading(128, 4, "mean")),
+        ([], None, WindowOptions(128)),
+        (["--long-texts", "max"], None, WindowOptions(128, 16, "max")),
+        (["--long-texts", "mean", "--max-windows", "4"], None, WindowOptions(128, 4, "mean")),
         # PECOS's parameter files mean what they mean in PECOS.
-        ([], {}, Reading(128)),
-        (["--long-texts", "mean"], {}, Reading(128, 16, "mean")),
-        ([], {"long_texts": "mean", "max_windows": 3}, Reading(128, 3, "mean")),
+        ([], {}, WindowOptions(128)),
+        (["--long-texts", "mean"], {}, WindowOptions(128, 16, "mean")),
+        ([], {"long_texts": "mean", "max_windows": 3}, WindowOptions(128, 3, "mean")),
     ],
 )
 def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
@@ -169,8 +168,8 @@ def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
         path = tmp_path / "params.json"
         path.write_text(json.dumps({"pred_params": {"matcher_params_chain": inside}}))
         flags = ["--params-path", str(path), *flags]
-    assert train._recipe(train_flags.parser().parse_args(flags, GivenFlags())).reading == expected
+    assert train._recipe(train_flags.parser().parse_args(flags)).reading == expected
 
 
 def test_no_windows_are_refused():
-    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"], GivenFlags()))
+    refused("--max-windows", train._recipe, train_flags.parser().parse_args(["--max-windows", "0"]))

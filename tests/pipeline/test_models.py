@@ -183,7 +183,7 @@ def test_only_some_labels_whoever_scores_them(corpus, tuned, tmp_path, capsys):
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines() if line} == {"9", "17"}
 
 
-def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
+def test_a_matrix_in_pieces_and_options(corpus, tuned):
     texts, _ = texts_and_labels(corpus, "tst")
     whole = tuned.predict(texts, only_topk=3)
     assert np.diff(whole.indptr).tolist() == [3] * 60
@@ -268,9 +268,10 @@ def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     refused("its encoder was not fine-tuned", frozen.predict, texts, ensemble_method="average")
     refused("needs a label head", run_train, corpus, tmp_path / "m", "--no-fine-tune", "--ensemble-method", "average")
-    (tmp_path / "params.json").write_text('{"model": "XLinear"}')
+    about = {"format": "xmc_tf.model", "version": 1}
+    (tmp_path / "params.json").write_text(json.dumps({**about, "model": "XLinear"}))
     refused("is not an XR-Transformer model", XTransformer.load, tmp_path)
-    (tmp_path / "params.json").write_text('{"model": "XTransformer", "nr_labels": 3}')
+    (tmp_path / "params.json").write_text(json.dumps({**about, "model": "XTransformer", "nr_labels": 3}))
     refused("encoder/ is missing", XTransformer.load, tmp_path)
     refused("does not exist", XTransformer.load, tmp_path / "nothing")
 

@@ -141,8 +141,8 @@ def test_exports_that_cannot_be_are_refused(corpus, tuned, exported, tmp_path):
         with pytest.raises(InputError, match=message):
             export.main(["-m", str(model), "-o", str(tmp_path / "out"), "--format", "onnx", *flags])
 
-    refused("--beam-size cannot be used with --format onnx", "-b", "5")
-    refused("--weights fp16 cannot be used with --format onnx", "--weights", "fp16")
+    refused("-b cannot be used with --format onnx", "-b", "5")
+    refused("--weights cannot be used with --format onnx", "--weights", "fp16")
     refused("-t and -y can only be used together", "-t", str(corpus / "X.tst.txt"))
     refused("was already exported|cannot be exported", model=exported)
     with pytest.raises(InputError, match="was exported for ONNX Runtime"):

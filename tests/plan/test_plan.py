@@ -14,11 +14,10 @@ from xmc_tf.data import Features
 from xmc_tf.matcher.tasks import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
-from xmc_tf.plan import summary
+from xmc_tf.plan import estimate as estimate_module
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions, fine_tuning, ranker_work, rankers, trained_nodes
 from xmc_tf.plan.stages import tree as tree_stage
-from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
 
@@ -66,8 +65,9 @@ def test_work_of_rankers_is_that_of_the_tasks_of_a_training():
          np.arange(0, documents * entries + 1, entries))
     )  # fmt: skip
     tree = build_tree(csr_matrix(rng.random((labels, 4), np.float32)), HierarchicalKMeansParams())
-    levels = Levels(Y, tree.to_chain(), None, RankerParams(), None)
-    tasks = [level_tasks(Instances(Features(features)), levels.problem(t)) for t in range(levels.depth)]
+    instances = Instances(Features(features), RankerParams())
+    levels = instances.levels(Y, tree.to_chain())
+    tasks = [level_tasks(instances, levels.problem(t)) for t in range(levels.depth)]
     found = ranker_work(DataSizes(labels, documents, per_document, entries), entries)
     assert len(tasks) == 3
     assert found.total == pytest.approx(sum(one.work.sum() for one in tasks), rel=0.02)
@@ -103,10 +103,10 @@ def test_frozen_layers_need_no_gradients_and_are_computed_once(train_layers, fro
     data, options, cpu = DataSizes(2617, 7534, tokens=51), FineTuningOptions(half=True), DEVICES["cpu-core"]
     size = encoder_size("all-MiniLM-L6-v2", train_layers)
     arguments = data, size, Machines(2, 1), cpu, options
-    names = [stage.name for stage in summary.estimate(*arguments).stages]
+    names = [stage.name for stage in estimate_module.estimate(*arguments).stages]
     assert names == ["TF-IDF", "label tree", "frozen layers", "fine-tuning", "embeddings", "rankers"]
-    stages = dict(zip(names, summary.estimate(*arguments).stages, strict=True))
-    whole = dict(zip(names[:2] + names[3:], summary.estimate(data, MINILM, *arguments[2:]).stages, strict=True))
+    stages = dict(zip(names, estimate_module.estimate(*arguments).stages, strict=True))
+    whole = dict(zip(names[:2] + names[3:], estimate_module.estimate(data, MINILM, *arguments[2:]).stages, strict=True))
     trained, layer = (6 - frozen) / 6, MINILM.layer_weights / 6
     # A gradient, two slots and the activations of a layer; the embeddings have a gradient and two slots too.
     activations = 32 * MINILM.activation_bytes(51, half=True) / 6
@@ -122,7 +122,7 @@ def test_frozen_layers_need_no_gradients_and_are_computed_once(train_layers, fro
     assert stages["fine-tuning"].seconds < whole["fine-tuning"].seconds * trained**0.5
     # A measured speed is that of the trained layers.
     measured = replace(options, docs_per_second=100)
-    found = {stage.name: stage.seconds for stage in summary.estimate(*arguments[:4], measured).stages}
+    found = {stage.name: stage.seconds for stage in estimate_module.estimate(*arguments[:4], measured).stages}
     assert found["embeddings"] == pytest.approx(7534 / 300 / 2)
     assert found["frozen layers"] == pytest.approx(found["embeddings"] * frozen / (6 - frozen))
 
@@ -199,14 +199,14 @@ def test_large_data_need_memory_for_the_data_and_disk_for_the_weights():
 def test_a_training_says_what_it_needs_and_what_the_machine_lacks(tmp_path, caplog, monkeypatch):
     data = DataSizes(2_800_000, 1_700_000, 36, 50, 337_000)
     with caplog.at_level("INFO"):
-        monkeypatch.setattr(summary, "available_memory", lambda: 1e9)
-        monkeypatch.setattr(summary.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
-        summary.warn_of_needs(data, tmp_path / "new" / "m", 2, trees=1, shape=FineTuningOptions())
+        monkeypatch.setattr(estimate_module, "available_memory", lambda: 1e9)
+        monkeypatch.setattr(estimate_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
+        estimate_module.warn_of_needs(data, tmp_path / "new" / "m", 2, trees=1, shape=FineTuningOptions())
     estimate, memory, disk = (record.getMessage() for record in caplog.records)
     assert "on the disk" in estimate
     assert "the stage rankers needs about" in memory
     assert "only 1.0 GB is available" in memory
     assert "18.4 GB on the disk, but only 1.0 GB is free" in disk
     caplog.clear()
-    summary.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
+    estimate_module.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
     assert not caplog.records

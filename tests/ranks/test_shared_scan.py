@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_matrix, save_matrix, structure
+from xmc_tf.data import array_checks, load_matrix, save_matrix
 from xmc_tf.ranks.shared_scan import SharedScan
 
 
@@ -15,7 +15,7 @@ def looked(ranks_a_host, size, look):
 
     def one(communicator):
         communicator.host = f"host{communicator.rank % (size // ranks_a_host)}"
-        return SharedScan(communicator).each(lambda part, parts: look(communicator, part, parts))
+        return SharedScan(communicator).map(lambda part, parts: look(communicator, part, parts))
 
     return on_ranks(size, one)
 
@@ -42,7 +42,7 @@ def test_a_fault_in_one_part_stops_all_ranks():
 
 @pytest.mark.parametrize("row", [0, 25, 49])
 def test_rows_out_of_order_in_one_part_are_sorted_by_all(row, tmp_path, monkeypatch):
-    monkeypatch.setattr(structure, "FEW", 0)
+    monkeypatch.setattr(array_checks, "FEW", 0)
     rng = np.random.default_rng(0)
     X = csr_matrix(rng.random((50, 6), np.float32) * (rng.random((50, 6)) < 0.7), dtype=np.float32)
     save_matrix(tmp_path / "sorted.npz", X)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from xmc_tf.server.questions import BestLabels, answer_of, numbers_of, parse_question
+from xmc_tf.server.questions import BestLabels, answer_about_model, answer_of, parse_question
 
 LIMIT = 1 << 20
 
@@ -108,6 +108,6 @@ def test_answers_are_padded():
 
 def test_about_has_numbers_for_each_text():
     numbers = {"nr_labels": 7, "k": 5, "most": 6}
-    assert numbers_of(_question({"signature_name": "about", "inputs": [""]}), numbers) == {
+    assert answer_about_model(_question({"signature_name": "about", "inputs": [""]}), numbers) == {
         "outputs": {"nr_labels": [7], "k": [5], "most": [6]}
     }

@@ -23,6 +23,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.models.loading import load
 from xmc_tf.rankers.layout import stored
+from xmc_tf.server import versions
+from xmc_tf.server.versions import ServedModel
 from xmc_tf.serving.client import Client, ServerError
 
 pytest.importorskip("uvicorn")
@@ -240,9 +242,9 @@ def test_slow_and_vanished_clients_do_not_stop_others(server):
 
 
 def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp_path):
-    versions = tmp_path / "models"
-    shutil.copytree(folder, versions / "1")
-    with running(versions, "--poll", "0.1", log=tmp_path / "log") as one:
+    models = tmp_path / "models"
+    shutil.copytree(folder, models / "1")
+    with running(models, "--poll", "0.1", log=tmp_path / "log") as one:
         statuses, stop = [], threading.Event()
 
         def asks():
@@ -251,24 +253,46 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp
 
         asking = threading.Thread(target=asks)
         asking.start()
-        (versions / "3").mkdir()
-        (versions / "3" / "params.json").write_text("{}")
+        (models / "3").mkdir()
+        (models / "3" / "params.json").write_text("{}")
         _until(lambda: one.metric('xmc_tf_reloads_total{result="failed"}') == 1)
         assert json.loads(one.ask("/healthz")[2])["version"] == 1
         shutil.copytree(folder, tmp_path / "new")
-        (tmp_path / "new").rename(versions / "4")
+        (tmp_path / "new").rename(models / "4")
         _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 4)
         assert one.ask("/v1/models/xmc/versions/1")[0] == 404
         # A version that is copied in slowly, its header first, is served when it is complete.
-        (versions / "5").mkdir()
-        shutil.copy(folder / "params.json", versions / "5")
+        (models / "5").mkdir()
+        shutil.copy(folder / "params.json", models / "5")
         _until(lambda: one.metric('xmc_tf_reloads_total{result="failed"}') == 2)
-        shutil.copytree(folder, versions / "5", dirs_exist_ok=True)
+        shutil.copytree(folder, models / "5", dirs_exist_ok=True)
         _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 5)
         stop.set()
         asking.join()
         assert set(statuses) == {200}
     assert "version 3 is not served" in (tmp_path / "log").read_text()
+
+
+def test_a_folder_that_still_changes_has_not_failed(folder, tmp_path, monkeypatch):
+    model, reports = tmp_path / "model", []
+    shutil.copytree(folder, model)
+    served = ServedModel(model)
+
+    def refresh():
+        served.refresh(reports.append)
+        return list(reports)
+
+    (model / "params.json").write_text("")
+    assert refresh() == []
+    monkeypatch.setattr(versions, "load", lambda *_, **__: (model / "params.json").write_text("{") and load(model))
+    assert refresh() == [], "it changed while it was read"
+    monkeypatch.undo()
+    assert refresh() == []
+    assert refresh() == ["failed"]
+    assert refresh() == ["failed"]
+    shutil.copytree(folder, model, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    assert refresh() == ["failed"]
+    assert refresh() == ["failed", "loaded"]
 
 
 def test_a_model_may_be_overwritten_while_it_is_served(folder, tmp_path):

@@ -125,4 +125,4 @@ def test_the_command_asks_a_server(model, exported, tmp_path, capsys):
         np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-4)
         predict.main([*asked, "-q", texts[0]])
         assert model.names[expected.indices[0]] in capsys.readouterr().out.splitlines()[0]
-        refused("--beam-size cannot be used with --server", predict.main, [*asked, "-q", texts[0], "-b", "5"])
+        refused("-b cannot be used with --server", predict.main, [*asked, "-q", texts[0], "-b", "5"])

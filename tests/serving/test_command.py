@@ -13,9 +13,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tests.refusals import refused
 from tests.serving.cases import assert_same, documents
 from xmc_tf import export
-from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import WARMUP, write_warmup
+from xmc_tf.store.models import ABOUT
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys):
     [
         (["-o", "served/new"], "the last part must be the version, a number"),
         (["-o", "1", "-k", "0"], r"-k \(--only-topk\) is out of range"),
-        (["-o", "1", "-y", "Y.npz"], "-y needs the texts of these labels"),
+        (["-o", "1", "-y", "Y.npz"], "-y can only be used with texts"),
         (["-o", "1", "-t", "../X.txt", "--warmup", "5000"], "5,000 warm-up requests cannot be written"),
     ],
 )

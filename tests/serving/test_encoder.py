@@ -173,9 +173,6 @@ def test_labels_without_documents_are_scored_by_the_rankers_alone(tuned, corpus,
     np.testing.assert_allclose(LocalModel(tmp_path / "1").predict(texts).toarray(), mean, atol=1e-5)
     for label in tuned.explain(texts[0], k=24).labels:
         assert ("label head" in [one.source for one in label.evidence]) == (label.label != NEW)
-    # Models of versions that learned otherwise answer as before.
-    older = XTransformer(tuned.parts, tuned.metadata.replace(rankers_score_new=False), where=tuned.folder)
-    assert not np.allclose(older.predict(texts, **options).toarray()[:, NEW], mean[:, NEW], rtol=0.01)
 
 
 def test_other_ensembles_are_not_exported(tuned, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from tests.label_names.cases import NAMES, TEXTS, labels_of, many
 from tests.refusals import refused
@@ -87,3 +88,21 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
     for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
         assert_export_answers(model, tmp_path / "served" / str(number), asked, **options)
     refused("needs probabilities", model.export, tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")
+
+
+def test_names_in_capitals_are_no_forms_of_other_words(tmp_path):
+    """By the dictionary, "ai" is a form of "be", "pr" of "prairie", and "aids" of "aid"."""
+    names, draw = ["AI", "PR", "AIDS", "gardening"], np.random.default_rng(0)
+    common = ["the", "quick", "brown", "fox", "over", "while", "people", "of", "this", "talk", "about", "what"]
+    texts = []
+    for row in range(200):
+        words = [*draw.choice(common, 12), *["is"] * (row % 3 > 0), *[names[row % 4]] * (row % 10 > 1)]
+        texts.append(" ".join(draw.permutation(words)))
+    Y = csr_matrix((np.ones(200, np.float32), (np.arange(200), np.arange(200) % 4)))
+    model = XRLinear.train(texts, Y, names=names, probabilities=True)
+    assert model.audit(texts, Y).of_kind("silent name") == []
+    asked = ["It is what it is.", "a hearing aid", "a large prairie", "A talk on AI", "the ai of today", "PR", "AIDS"]
+    found = assert_export_answers(model, tmp_path / "1", asked, only_topk=4).toarray()
+    assert found[:3].max() < 0.4
+    assert found[3:].argmax(axis=1).tolist() == [0, 0, 1, 2]
+    assert found[3:].max(axis=1).min() > 0.8

@@ -16,13 +16,13 @@ from tests.plain_tensorflow import ask_in_batches, foreign_operations, nodes
 from tests.refusals import refused
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, PredictionOptions, XRLinearParams
 from xmc_tf.serving import streamed
 from xmc_tf.serving.export import ModelParts, export_model
 from xmc_tf.serving.local import LocalModel
+from xmc_tf.store.models import ABOUT
 
 # By both loaders, one by one and in batches, the last of which has fewer.
 WAYS = [(1, False), (64, False), (7, True)]

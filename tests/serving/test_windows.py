@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels, write_encoder
 from tests.serving.cases import assert_same
 from xmc_tf.data import TokenStore
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving import encoder_embeddings, label_head
@@ -20,7 +20,7 @@ LENGTH, MOST = 10, 4
 LIMIT = LENGTH - 2
 # Empty, short, exactly one window, one token more, as many as are read, more, and a megabyte.
 COUNTS = (0, 3, LIMIT, LIMIT + 1, MOST * LIMIT, MOST * LIMIT + 1, 150_000)
-READINGS = [Reading(LENGTH), Reading(LENGTH, MOST, "mean"), Reading(LENGTH, MOST, "max")]
+READINGS = [WindowOptions(LENGTH), WindowOptions(LENGTH, MOST, "mean"), WindowOptions(LENGTH, MOST, "max")]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import pytest
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
+from xmc_tf.tables.column_choice import choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
 from xmc_tf.tables.label_forms import read_labels
 
 ROWS = [["1", "a long text about something", "x"], ["2", "another long text", "y"], ["3", "a third one of these", "x"]]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.documents import read_documents
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
+from xmc_tf.tables.column_choice import choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableRow

@@ -21,7 +21,6 @@ from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.sources import open_source
-from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SplitOptions
 
 NAMES = ["baking", "gardening", "sailing"]
@@ -328,19 +327,6 @@ def test_the_reason_for_reading_again_is_said(tmp_path, caplog):
     assert said(**names, columns=columns) == ["data set: read again (format changed)"]
     table.write_text(table.read_text() + "\n")
     assert said(**names, columns=columns) == ["data set: read again (texts and labels are the same)"]
-
-
-def test_a_data_set_of_an_earlier_version_is_read_again(tmp_path, caplog):
-    caplog.set_level("INFO")
-    table = _delimited("data.csv", ",")(tmp_path, ROWS)
-    store = prepare(table, tmp_path / "data.sqlite")
-    about = {**store.meta("source"), "bytes": table.stat().st_size, "checksum": "of samples"}
-    store.write_meta(source={name: value for name, value in about.items() if name != "content"})
-    store.close()
-    caplog.clear()
-    store = prepare(table, tmp_path / "data.sqlite")
-    assert "data set: read again (texts and labels are the same)" in caplog.text
-    assert (store.count(), runs_of(store)) == (30, [])
 
 
 def test_a_reading_that_was_interrupted_remembers_what_it_replaced(tmp_path, caplog, monkeypatch):

@@ -157,7 +157,7 @@ def test_an_interrupted_start_leaves_nothing_in_the_way(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
     monkeypatch.undo()
     (tmp_path / ".out.xmc_tf-abcd1234.sqlite").write_bytes(b"")  # of a run that was killed
-    (tmp_path / "out.sqlite").write_bytes(b"")  # of an earlier version
+    (tmp_path / "out.sqlite").write_bytes(b"")
     prepare(table, tmp_path / "out.sqlite").close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.sqlite"]
 
@@ -273,7 +273,7 @@ def test_names_in_a_folder_of_annif_are_names_of_labels(tmp_path, caplog):
         (folder / f"{row:02}.tsv").write_text([f"<uri:{row % 5}>\tMercury\n", "<uri:2>\n"][row % 5 == 2])
         if row % 5 > 2:
             (folder / f"{row:02}.tsv").write_text(f"<uri:{row % 5}>\tsubject {row % 5}\n")
-    with mock.patch.object(AnnifFolder, "_names", {}):  # as earlier versions read it
+    with mock.patch.object(AnnifFolder, "_names", {}):
         assert "uri:0" in prepare(folder, tmp_path / "out.sqlite").names
     caplog.set_level("INFO")
     store = prepare(folder, tmp_path / "out.sqlite")
@@ -284,7 +284,7 @@ def test_names_in_a_folder_of_annif_are_names_of_labels(tmp_path, caplog):
     options = ColumnOptions(trained=store.columns)
     labels = documents_of_source(open_source(folder), options, labelled=True)[1]
     assert labels[-1] == ["Mercury (uri:1)", "Mercury (uri:5)", "another"]
-    without = ColumnOptions(trained=replace(store.columns, label_ids={}))  # of a model of an earlier version
+    without = ColumnOptions(trained=replace(store.columns, label_ids={}))
     assert documents_of_source(open_source(folder), without, labelled=True)[1][-1] == ["uri:1", "uri:5", "uri:6"]
 
 

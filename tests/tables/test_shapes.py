@@ -3,7 +3,8 @@
 import pytest
 
 from tests.tables.shapes import rows_of, written
-from xmc_tf.tables.columns import ColumnOptions, choose_columns
+from xmc_tf.tables.column_choice import choose_columns
+from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
 

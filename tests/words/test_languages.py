@@ -14,6 +14,7 @@ from xmc_tf.data import JoinedTexts, TextFile
 from xmc_tf.features import Tfidf
 from xmc_tf.features.tfidf import resolved
 from xmc_tf.params import TfidfParams
+from xmc_tf.words.abbreviations import abbreviations
 from xmc_tf.words.dictionaries import dictionary_languages
 from xmc_tf.words.languages import (
     WITHOUT_DICTIONARY,
@@ -121,3 +122,23 @@ def test_every_language_that_can_be_found_can_be_given():
 def test_languages_without_a_dictionary_have_none():
     assert not WITHOUT_DICTIONARY & dictionary_languages()
     assert {"fi", "sv", "de", "en", "hbs", "nb"} <= dictionary_languages()
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "expected"),
+    [
+        (
+            ["A talk on AI is here.", "AI, and an \u00c5LAND of its own", "ai", b"on \xc3\x85LAND"],
+            [],
+            ["ai", "\u00e5land"],
+        ),
+        (["It is IT.", "it", "The IT of today"], [], []),  # mostly not in capitals
+        (["NEW: a book"], [], []),  # once
+        (["THE AIDS OF A TEACHER"] * 3, [], []),  # all in capitals
+        ([], ["AI", "cooking", "PR (in towns)", "Covid"], ["ai", "pr"]),
+        (["aids", "ai"] * 9, ["AIDS", "hearing aids"], ["aids"]),  # once in a name is enough
+        ([], ["AI", "COOKING", "public relations"], []),  # names are in capitals
+    ],
+)
+def test_words_in_capitals_are_abbreviations(texts, names, expected):
+    assert abbreviations(texts, names) == expected

@@ -7,7 +7,7 @@ import numpy as np
 
 from xmc_tf.audit.data import KINDS, MISSING, NOUNS, WRONG, AuditData, Finding
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
-from xmc_tf.audit.label_error_model import weigh
+from xmc_tf.audit.label_error_model import estimate_errors
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
 from xmc_tf.params.pools import FUSED_LABELS
@@ -88,7 +88,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
             received=f"{data.Y.shape[0]:,}",
         )
     evidence = gather_evidence(data)
-    has, chance = weigh(evidence, data.seed)
+    has, chance = estimate_errors(evidence, data.seed)
     suspected = ~evidence.has & ~evidence.random
     found = [
         *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),
@@ -107,16 +107,16 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
     return Audit(found, data, most)
 
 
-def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:
-    """Return at most ``most`` findings of one kind, most certain first. Each is about one label of one document."""
-    best = np.argsort(-sure, kind="stable")[:most]
+def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, strength: np.ndarray, most: int) -> list[Finding]:
+    """Return at most ``most`` findings of one kind, the strongest first. Each is about one label of one document."""
+    best = np.argsort(-strength, kind="stable")[:most]
     pairs = evidence.pairs
     return [
         Finding(
-            kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(sure[pair]), float(sure[pair]),
+            kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(strength[pair]), float(strength[pair]),
             _reasons(data, evidence, pair),
         )
-        for pair in best[sure[best] > 0].tolist()
+        for pair in best[strength[best] > 0].tolist()
     ]  # fmt: skip
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmc_tf.audit.data import MISSING, WRONG
+from xmc_tf.common.csv_cells import raw_cell, safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.csv_cells import raw_cell, safe_cell
 from xmc_tf.tables.label_cells import are_whole_floats, as_whole
 
 ACCEPT = "accept"
-HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "sure", "gain")
+HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "strength", "gain")
 """The columns of the table of findings."""
 _YES = ("yes", "y", "x", "1", "true")
 _NO = ("", "no", "n", "0", "false")

@@ -90,6 +90,6 @@ class Finding:
     row: int | None  # of the document, from 0; None: it is only about a label
     label: int | None  # None: it is about all labels of a document
     other: int | None  # row of the other document, or number of the other label
-    sure: float  # how likely it is right, from 0 to 1
-    gain: float  # expected number of labels of documents that become right
+    strength: float  # of the evidence, from 0 to 1; not the probability that it is right
+    gain: float  # the strength times the number of labels of documents that would change
     why: str  # the reasons, in words

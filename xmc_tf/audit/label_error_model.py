@@ -30,7 +30,7 @@ _BINS = 32
 _LEAST_WEIGHT, _LEAF_SHRINK = 5.0, 5.0
 
 
-def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def estimate_errors(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return two probabilities per pair, float32: that the document should have the label; that the label is random."""
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random

@@ -39,8 +39,8 @@ def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
             f"with {two!r}, the other label seems to fit too, and the right one is ahead in {right:.0%}: merge "
             "them, or describe when to use each"
         )
-        sure = float(np.clip(2.0 * (1.0 - right), 0.0, 1.0))
-        out.append(Finding(SAME_LABELS, None, int(a), int(b), sure, sure * float((contests - wins).sum()), why))
+        strength = float(np.clip(2.0 * (1.0 - right), 0.0, 1.0))
+        out.append(Finding(SAME_LABELS, None, int(a), int(b), strength, strength * float((contests - wins).sum()), why))
     return out
 
 
@@ -82,8 +82,8 @@ def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
             f"none of its {documents[label]} documents contains the name, and rankers miss {missed[label]} of them: "
             "add alternative names"
         )
-        sure = 1.0 - 0.5 ** (documents[label] / _FEWEST)
-        out.append(Finding(SILENT_NAME, None, label, None, float(sure), float(sure * missed[label]), why))
+        strength = 1.0 - 0.5 ** (documents[label] / _FEWEST)
+        out.append(Finding(SILENT_NAME, None, label, None, float(strength), float(strength * missed[label]), why))
     return out
 
 
@@ -109,9 +109,9 @@ def different_duplicates(data: AuditData, near: csr_matrix) -> list[Finding]:
         why = (
             f"{min(similarity, 1.0):.0%} of the words are the same as in {data.document_name(other)}; {', '.join(only)}"
         )
-        sure = min(float(similarity), 1.0)
+        strength = min(float(similarity), 1.0)
         # Of two opinions on a label, one is wrong.
-        found.append(Finding(DUPLICATES, one, None, other, sure, sure * len(here ^ there), why))
+        found.append(Finding(DUPLICATES, one, None, other, strength, strength * len(here ^ there), why))
     return found
 
 

@@ -62,16 +62,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Check the ranks and print the results on rank 0, or verify a model."""
-    given = parser().parse_args(argv, cli.GivenFlags())
-    if given.model is not None:
+    args = parser().parse_args(argv)
+    if args.model is not None:
         unused = ("timeout", "shared_workdir", "megabytes", "communicator")
-        given.refuse(*unused, where="with --model: no ranks are checked")
-        found = check_model(given.model)
-        print(json.dumps(found.to_json()) if given.json else found.to_text())
+        args.refuse(*unused, where="with --model: no ranks are checked")
+        found = check_model(args.model)
+        print(json.dumps(found.to_json()) if args.json else found.to_text())
         if not found.intact:
             sys.exit(1)
         return
-    args: argparse.Namespace = given
     if args.timeout is None:
         args.timeout = _TIMEOUT_S + args.megabytes / _LEAST_MB_PER_S
     for flag, value, most in (("--megabytes", args.megabytes, _MOST_MB), ("--timeout", args.timeout, _MOST_S)):

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import MODEL_HEADER, Records
-from xmc_tf.common.folders.kinds import FolderKind, files_of
-from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, kind_at
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
+from xmc_tf.store.checksums import MODEL_HEADER, Records, archive_problem
+from xmc_tf.store.kinds import FolderKind, files_of
+from xmc_tf.store.models import ABOUT, EXPORT, kind_at
 
 _MOST_LEVELS = 1000  # a deeper tree is an error
 

@@ -16,7 +16,7 @@ from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph, of_graph, of_initial_values
 from xmc_tf.collective.optimizers.gradients import Gradient, local_rows
-from xmc_tf.collective.tables.initial_values import Initializer, OfShape
+from xmc_tf.collective.tables.initial_values import FunctionInitializer, Initializer
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of
 from xmc_tf.common.errors import InputError
@@ -147,7 +147,7 @@ def _of_keras(initializer: Any) -> Initializer:
     if type(initializer).__module__.startswith("tensorflow.") and like is not None:
         config = {key: value for key, value in initializer.get_config().items() if key != "dtype"}
         return like(**config)
-    return OfShape(lambda shape, dtype: initializer(shape, dtype=tf.as_dtype(dtype)))
+    return FunctionInitializer(lambda shape, dtype: initializer(shape, dtype=tf.as_dtype(dtype)))
 
 
 def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:

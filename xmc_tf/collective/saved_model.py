@@ -18,16 +18,16 @@ from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from xmc_tf.collective.dynamic_tables.forms import served_forms
+from xmc_tf.collective.dynamic_tables.saving import served_forms
 from xmc_tf.collective.tables.table import ShardedTable, serve_from
 from xmc_tf.collective.tables.table_variable import rows_on_rank_0
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import checksum_of, record_files
-from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, PLAIN
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import even_rows
+from xmc_tf.store.checksums import checksum_of, record_files
+from xmc_tf.store.models import ABOUT, EXPORT, PLAIN
+from xmc_tf.store.publishing import publish
 
 _SLICES = Path("variables", "slices")
 
@@ -54,7 +54,7 @@ def export_saved_model(
     folder = Path(folder)
     with (
         served_forms(tables, communicator) as tables,
-        placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part,
+        publish(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part,
     ):
         here = run_on_all_ranks(
             communicator, lambda: {} if part is None else _save_graph(part, signatures, tables, track)

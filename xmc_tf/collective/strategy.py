@@ -35,8 +35,8 @@ from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale, scale_of
-from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
-from xmc_tf.collective.optimizers.row_wise.forms import slots_of
+from xmc_tf.collective.optimizers.row_wise.keras_forms import slots_of
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import TableOptimizer
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.array_checks import check_finite, check_indices, check_pointers, position_of
 from xmc_tf.data.features import Features
-from xmc_tf.data.structure import check_finite, check_indices, check_pointers, position_of
 
 _LOG = logging.getLogger(__name__)
 _NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}

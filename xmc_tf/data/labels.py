@@ -57,7 +57,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
 
 def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
     """Return the numbers of the chosen labels in ascending order. Each is chosen by name or by number (from 0)."""
-    numbers = numbers_of(names)
+    numbers = numbers_by_name(names)
     chosen: set[int] = set()
     for label in [labels] if isinstance(labels, str) else labels:
         found = numbers.get(label) if isinstance(label, str) else None
@@ -74,7 +74,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
     """Read a file with one label name or number per line; return the label numbers in ascending order."""
-    numbers = numbers_of(names)
+    numbers = numbers_by_name(names)
     chosen: set[int] = set()
     for line, text in enumerate(TextFile(path, name="labels to predict"), start=1):
         word = text.strip()
@@ -92,7 +92,7 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
     return np.array(sorted(chosen), np.int64)
 
 
-def numbers_of(names: Sequence[str] | None) -> dict[str, list[int]]:
+def numbers_by_name(names: Sequence[str] | None) -> dict[str, list[int]]:
     """Map each name to the numbers of the labels that have it."""
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(names or ()):

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
+from xmc_tf.data.array_checks import ALONE, Scan, check_finite, check_indices, check_pointers
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.npz.reading import file_format, read_npy, read_npz
 from xmc_tf.data.npz.writing import padded_head, write_npz
-from xmc_tf.data.structure import ALONE, Scan, check_finite, check_indices, check_pointers
+from xmc_tf.store.files import atomic_file
 
 _LOG = logging.getLogger(__name__)
 _MUCH_TO_SORT = 500_000_000  # bytes; sorting fewer takes no noticeable time

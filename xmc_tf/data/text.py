@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.progress import Progress
+from xmc_tf.common.regular import existing_file
 
 _LOG = logging.getLogger(__name__)
 PIECE = 1 << 22

@@ -2,9 +2,7 @@
 
 import copy
 import hashlib
-import io
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +11,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.store.checksums import Records, record_files
+from xmc_tf.store.kinds import FolderKind, read_header
+from xmc_tf.store.publishing import publish
 
 Tokens = tuple[Sequence[int], float]
 """A text's token ids without special tokens, after truncation, and the number of tokens before it."""
@@ -26,7 +23,7 @@ _KIND = FolderKind(
     "a store of tokens",
     header="store.json",
     recognises=lambda header: header.get("format") == _FORMAT,
-    parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
+    parts=r"store\.json|ids\.bin|lengths\.npy|windows\.npy",
 )
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
@@ -39,7 +36,7 @@ class TokenWriter:
     def __init__(self, file: BinaryIO, vocabulary_size: int) -> None:
         self._file = file
         self._dtype = _NARROW if vocabulary_size <= 1 << 16 else _WIDE
-        self._crc, self._digest = 0, hashlib.sha256()
+        self._digest = hashlib.sha256()
         self._lengths: list[np.ndarray] = []
         self._windows: list[np.ndarray] = []
 
@@ -70,9 +67,7 @@ class TokenWriter:
         self._digest.update(ids.astype(_WIDE).tobytes())
         self._lengths.append(lengths)
         self._windows.append(counts)
-        content = ids.astype(self._dtype).tobytes()
-        self._file.write(content)
-        self._crc = zlib.crc32(content, self._crc)
+        self._file.write(ids.astype(self._dtype).tobytes())
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
         """Write the remaining files of the folder."""
@@ -80,20 +75,16 @@ class TokenWriter:
         lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
         # Without long documents, the files equal those of truncated documents.
         arrays = {"lengths.npy": lengths} | ({"windows.npy": windows} if len(windows) < len(lengths) else {})
-        entries = {"ids.bin": {"bytes": self._file.tell(), "crc32": self._crc}}
         for name, array in arrays.items():
             self._digest.update(array.astype(_WIDE).tobytes())
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            (folder / name).write_bytes(buffer.getvalue())
-            entries[name] = content_record(buffer.getvalue())
+            np.save(folder / name, array, allow_pickle=False)
         header = {
             "format": _FORMAT,
             "version": _VERSION,
             "dtype": self._dtype.name,
             "documents": len(windows),
             "fingerprint": self._digest.hexdigest()[:32],
-            "files": entries,
+            "files": record_files(folder),
             "about": about,
         }
         (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
@@ -203,7 +194,7 @@ class TokenStore:
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
         """Yield a writer. The new store replaces an existing one only if the block ends without an error."""
-        with placed_folder(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
+        with publish(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
             writer = TokenWriter(file, vocabulary_size)
             yield writer
             writer.finish(part, about or {})
@@ -218,42 +209,42 @@ class TokenStore:
 def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray | None]:
     """Check a store; return the mapped ids, window lengths, header, and windows per document (None: one each)."""
     header = read_header(folder / "store.json", _FORMAT, _VERSION, of="a token store", fix=_FIX)
-    files = header.get("files")
+    records = Records.read(folder, "store.json")
+    files = {} if records is None else records.files
     if not (
-        isinstance(files, dict)
+        {"ids.bin", "lengths.npy"} <= files.keys()
         and header.get("dtype") in (_NARROW.name, _WIDE.name)
         and isinstance(header.get("documents"), int)
         and isinstance(header.get("fingerprint"), str)
         and isinstance(header.get("about"), dict)
-        and all(is_content_record(files.get(name)) for name in {"ids.bin", "lengths.npy", *files})
     ):
         needed = "the type of the ids, and sizes and checksums of ids.bin and lengths.npy"
         raise _unexpected(folder / "store.json", needed)
-    lengths, windows = _read_counts(folder, "lengths.npy", header), None
+    for name in files:
+        if records and (problem := records.problem(name, all_bytes=verify or name != "ids.bin")) is not None:
+            raise problem
+    lengths, windows = _read_counts(folder / "lengths.npy"), None
     nr_windows = header["documents"]
     if "windows.npy" in files:
-        windows = _read_counts(folder, "windows.npy", header)
+        windows = _read_counts(folder / "windows.npy")
         nr_windows = int(windows.sum(dtype=np.int64))
         if len(windows) != header["documents"] or windows.min(initial=1) < 1:
             needed = f"one window or more for each of {header['documents']:,} documents"
             raise _unexpected(folder / "windows.npy", needed)
     if len(lengths) != nr_windows:
         raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} windows")
-    path, entry = folder / "ids.bin", files["ids.bin"]
-    check_content(path, entry, _FIX, all_bytes=verify)
+    path, size = folder / "ids.bin", files["ids.bin"][0]
     dtype = np.dtype(header["dtype"]).newbyteorder("<")
-    if entry["bytes"] % dtype.itemsize:
+    if size % dtype.itemsize:
         raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
     # Empty arrays cannot be mapped.
-    ids = np.asarray(np.memmap(path, dtype, mode="r")) if entry["bytes"] else np.empty(0, dtype)
+    ids = np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype)
     if int(lengths.sum(dtype=np.int64)) != len(ids):
         raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
     return ids, lengths, header, windows
 
 
-def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
-    path = folder / name
-    check_content(path, header["files"][name], _FIX)
+def _read_counts(path: Path) -> np.ndarray:
     try:
         counts = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
-from xmc_tf.data.labels import load_names, numbers_of
+from xmc_tf.data.labels import load_names, numbers_by_name
 
 _LOG = logging.getLogger(__name__)
 FORMATS = {".ttl": "turtle", ".turtle": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
@@ -53,7 +53,7 @@ class LabelHierarchy:
 
     def broader_matrix(self, names: Sequence[str]) -> csr_matrix:
         """Return a matrix of labels × terms with a 1 for each broader term; the first columns are the labels."""
-        numbers, rows, columns, count = numbers_of(names), list[int](), list[int](), len(names)
+        numbers, rows, columns, count = numbers_by_name(names), list[int](), list[int](), len(names)
         for name, terms in self.broader.items():
             for term in terms:
                 if term not in numbers:

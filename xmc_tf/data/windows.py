@@ -11,7 +11,7 @@ TRUNCATE = "truncate"
 
 
 @dataclass(frozen=True)
-class Reading:
+class WindowOptions:
     """The rules for splitting documents into windows (the units the encoder reads) and combining window embeddings."""
 
     max_length: int  # tokens of a window, including special ones
@@ -20,7 +20,7 @@ class Reading:
 
     @classmethod
     def of(cls, max_length: int, long_texts: str, max_windows: int) -> Self:
-        """Create a `Reading` from the options ``truncate_length``, ``long_texts`` and ``max_windows``."""
+        """Create an instance from the options ``truncate_length``, ``long_texts`` and ``max_windows``."""
         return cls(max_length) if long_texts == TRUNCATE else cls(max_length, max_windows, long_texts)
 
     @property

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import allow_control_characters
@@ -27,6 +26,7 @@ from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import add_flags
+from xmc_tf.store.outputs import check_output_path
 
 _KS = (1, 3, 5)
 _SHOWN = 6
@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    args = parser().parse_args(argv, cli.GivenFlags())
+    args = parser().parse_args(argv)
     allow_control_characters()
     # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)

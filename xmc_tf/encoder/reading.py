@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
+from xmc_tf.store.checksums import verified
 
 # Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
@@ -133,10 +133,10 @@ def _check_digest(source: EncoderSource, config: EncoderConfig) -> None:
     """Refuse a configuration that differs from the one with which ``write_pooling`` was called."""
     content = source.read(_POOLING_FILE)
     saved = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None) if content is not None else None
-    if isinstance(saved, dict) and saved.get("config", config.digest) != config.digest:
+    if isinstance(saved, dict) and saved.get("config") != config.digest:
         raise InputError(
             f"{source.name}: config.json has changed since the encoder was saved",
-            expected=f"the configuration with the digest {saved['config']}, as {_POOLING_FILE} says",
+            expected=f"the configuration with the digest {saved.get('config')}, as {_POOLING_FILE} says",
             received=f"one with the digest {config.digest}",
             fix="copy the whole folder again",
         )

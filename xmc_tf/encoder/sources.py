@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.regular import open_regular
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.quiet import muted_stderr
+from xmc_tf.common.regular import open_regular
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
+from xmc_tf.store.checksums import verified
 
 _LOG = logging.getLogger(__name__)
 _CONFIG = "config.json"

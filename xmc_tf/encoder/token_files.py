@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder.tokenizer import Text, TextTokenizer, TruncationCounter
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
 def _write(
     texts: TextFile | Sequence[Text], tokenizer: TextTokenizer, folder: Path, about: dict[str, Any]
 ) -> TokenStore:
-    truncation, reading = TruncationCounter(), Reading(about["max_length"], about.get("max_windows", 1))
+    truncation, reading = TruncationCounter(), WindowOptions(about["max_length"], about.get("max_windows", 1))
     with (
         TokenStore.create(folder, about, tokenizer.vocabulary_size) as writer,
         Progress("tokenizing", len(texts), "documents") as progress,

@@ -15,11 +15,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.tokens import Tokens
-from xmc_tf.data.windows import Reading, window_bounds
+from xmc_tf.data.windows import WindowOptions, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
+from xmc_tf.store.checksums import verified
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
@@ -56,7 +56,7 @@ class TruncationCounter:
         self.tokens += tokens
         self.tokens_kept += kept
 
-    def log_summary(self, reading: Reading, fix: str) -> None:
+    def log_summary(self, reading: WindowOptions, fix: str) -> None:
         """Log how many documents have several windows, and how many were truncated; nothing if there are none."""
         tokens = f"{reading.max_length:,} tokens"
         if self.folded:
@@ -142,10 +142,10 @@ class TextTokenizer:
         self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
         """Return each text's token ids with special tokens, cut to ``max_length``; invalid UTF-8 becomes U+FFFD."""
-        return self.windows(texts, Reading(max_length), truncation)[0]
+        return self.windows(texts, WindowOptions(max_length), truncation)[0]
 
     def windows(
-        self, texts: Sequence[Text], reading: Reading, truncation: TruncationCounter | None = None
+        self, texts: Sequence[Text], reading: WindowOptions, truncation: TruncationCounter | None = None
     ) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the int32 ids of each window with special tokens, in text order, and each text's number of windows."""
         self.check_max_length(reading.max_length)
@@ -198,7 +198,7 @@ class TextTokenizer:
 
         self.check_max_length(max_length)
         frame = self.before, self.behind
-        return GraphTokenizer(self.backend, *frame, Reading(max_length, max_windows), self.pad_id)
+        return GraphTokenizer(self.backend, *frame, WindowOptions(max_length, max_windows), self.pad_id)
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files to a folder, which may also contain the encoder."""

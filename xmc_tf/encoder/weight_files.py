@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.data.torch_file import Tensor, TorchFile
+from xmc_tf.common.json_files import read_json
+from xmc_tf.data.torch_file import read_torch
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight
 
@@ -112,7 +112,7 @@ def listed_files(index: Path) -> list[str]:
 def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield PyTorch's name for each array in a file, with a function that reads the array."""
     if path.suffix == ".bin":
-        yield from _of_torch(TorchFile(path))
+        yield from _of_torch(path)
     elif path.suffix == ".h5":
         import h5py  # few encoders are in this format
 
@@ -134,17 +134,18 @@ def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
             yield _torch_name(name) if of_tensorflow else name, partial(_from_safetensors, path, name, of_tensorflow)
 
 
-def _of_torch(file: TorchFile) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    if not isinstance(file.content, dict):
+def _of_torch(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    content = read_torch(path)
+    if not isinstance(content, dict):
         raise InputError(
-            f"{file.path} contains no model weights",
+            f"{path} contains no model weights",
             expected="a dictionary of tensors (a state_dict)",
-            received=type(file.content).__name__,
+            received=type(content).__name__,
             fix="save the encoder with save_pretrained",
         )
-    for name, one in file.content.items():
-        if isinstance(name, str) and isinstance(one, Tensor):
-            yield name, partial(file.array, one)
+    for name, one in content.items():
+        if isinstance(name, str) and isinstance(one, np.ndarray):
+            yield name, partial(np.asarray, one)
 
 
 def _from_hdf5(path: Path, name: str) -> np.ndarray:

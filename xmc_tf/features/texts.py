@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Texts
 from xmc_tf.features.characters import character_table
 from xmc_tf.features.kernels.pieces import BEGIN, END, cut_pieces

@@ -18,6 +18,7 @@ from xmc_tf.features.texts import splitter, text_batches, weigher
 from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.params.tfidf import AUTO, first_language
+from xmc_tf.words.abbreviations import abbreviations
 from xmc_tf.words.languages import WITH_COMPOUNDS, chosen_languages
 from xmc_tf.words.lexicon import NO_LEXICON, Lexicon
 
@@ -205,11 +206,16 @@ def resolved(params: TfidfParams, texts: Texts) -> tuple[TfidfParams, Lexicon]:
 
     Names of labels are too short to detect a language from, so documents decide, unless there are only names.
     """
-    languages = chosen_languages(params.language, without_names(texts))
+    documents = without_names(texts)
+    languages = chosen_languages(params.language, documents)
     if params.language == AUTO:
         # AUTO remains if no language is found: scripts without spaces are then split all the same.
         params = dataclasses.replace(params, language=",".join(languages) or AUTO)
-    return params, Lexicon.of(languages)
+    lexicon = Lexicon.of(languages)
+    if len(lexicon):
+        names = map(str, texts[len(texts) - getattr(texts, "nr_names", 0) :])
+        lexicon = lexicon.without(abbreviations(documents, names))
+    return params, lexicon
 
 
 def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:

@@ -1,6 +1,6 @@
 """Combine the rankers' scores and the label names into one calibrated probability."""
 
-from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence, held_out_folds
+from xmc_tf.fusion.choice import EvidenceChoice, SkipReasons, choose_evidence, held_out_folds
 from xmc_tf.fusion.evidence import (
     Decision,
     ProbabilityModel,
@@ -17,9 +17,9 @@ __all__ = [
     "EvidenceChoice",
     "Fusion",
     "HeldOutScores",
-    "Obstacles",
     "ProbabilityModel",
     "ScoreHeldOut",
+    "SkipReasons",
     "bounded_post_processor",
     "choose_evidence",
     "decide",

@@ -151,7 +151,7 @@ class ArrayOperations:
         return np.repeat(over.reduceat(x, self._first), np.diff(np.append(self._first, self._count)))
 
 
-def numbers_of(found: LabelCandidates, log_documents: np.ndarray) -> CandidateNumbers:
+def candidate_numbers(found: LabelCandidates, log_documents: np.ndarray) -> CandidateNumbers:
     """Return the numbers of candidates in NumPy."""
     return CandidateNumbers(
         ArrayOperations(found.rows), probability=found.score, match_precision=found.precision,

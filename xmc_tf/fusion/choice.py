@@ -25,7 +25,7 @@ class EvidenceChoice(NamedTuple):
     why_not: str = ""  # why there are no probabilities; "" if there are
 
 
-class Obstacles(NamedTuple):
+class SkipReasons(NamedTuple):
     """Reasons that prevent learning probabilities; "" means that there is no obstacle."""
 
     names: str = ""  # why names cannot be evidence: "no label names"
@@ -34,10 +34,10 @@ class Obstacles(NamedTuple):
 
 
 def choose_evidence(
-    probabilities: bool | None, label_names: bool | None, nr_documents: int, obstacles: Obstacles
+    probabilities: bool | None, label_names: bool | None, nr_documents: int, skip_reasons: SkipReasons
 ) -> EvidenceChoice:
     """Decide what to learn; if the user left probabilities open (None) and they are not learned, log the reason."""
-    no_names = obstacles.names or obstacles.probabilities
+    no_names = skip_reasons.names or skip_reasons.probabilities
     if label_names and no_names:
         raise InputError(
             "label names cannot be used as evidence",
@@ -50,11 +50,11 @@ def choose_evidence(
             "--label-names true and --probabilities false are mutually exclusive: names are evidence for probabilities",
             fix="leave one of them out",
         )
-    if probabilities and obstacles.probabilities:
+    if probabilities and skip_reasons.probabilities:
         raise InputError(
             "probabilities cannot be learned",
             expected="all rankers (mode full-model)",
-            received=obstacles.probabilities,
+            received=skip_reasons.probabilities,
             fix="leave out --probabilities",
         )
     if probabilities is False:
@@ -68,7 +68,7 @@ def choose_evidence(
             "probabilities cannot be learned", expected=f"at least {FEWEST} documents, to hold some out",
             received=f"{nr_documents:,}", fix="leave out --probabilities",
         )  # fmt: skip
-    why = obstacles.probabilities or ("" if probabilities else obstacles.default) or few
+    why = skip_reasons.probabilities or ("" if probabilities else skip_reasons.default) or few
     if why:
         _LOG.info("scores are not calibrated probabilities: %s", why)
     return EvidenceChoice(not why, False, why)

@@ -11,8 +11,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.fusion import Fusion
@@ -22,6 +20,8 @@ from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import FUSION, NAMES
 
 _LOG = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ProbabilityModel:
         if FUSION not in there:
             raise _incomplete(folder, FUSION)
         with verified(folder / FUSION):
-            fusion = Fusion.load(folder / FUSION)  # for a model that is too old, the error names its version
+            fusion = Fusion.load(folder / FUSION)
         if not fusion.names:
             return cls(fusion)
         if NAMES not in there:
@@ -230,7 +230,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
 def promised_threshold(fusion: Fusion, min_precision: float) -> float:
     """Return the lowest threshold that keeps a required precision; log the evidence for it."""
     threshold, precision, count = fusion.curve.for_precision(min_precision)
-    on = f"{precision:.1%} of {count:,} held-out labels were right" if count else f"held-out precision {precision:.1%}"
-    sure = f", at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}" if count else ""
-    _LOG.info("labels with a probability of at least %.3f: %s%s", threshold, on, sure)
+    on = f"{precision:.1%} of {count:,} held-out labels were right"
+    sure = f"at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}"
+    _LOG.info("labels with a probability of at least %.3f: %s, %s", threshold, on, sure)
     return threshold

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.model_parts import FUSION_HEADER
+from xmc_tf.common.json_files import read_json
 from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.held_out import Folds, HeldOutCandidates, is_right, sigmoid
@@ -21,12 +20,13 @@ from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, best_first, calibra
 from xmc_tf.fusion.short_texts import ShortTexts, scarcity, typical_information
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers, weights_of
+from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers
 from xmc_tf.label_names import Mentions
+from xmc_tf.store.models import FUSION_HEADER
 
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
-_VERSION = 2
+_VERSION = 3
 _BEST = 5  # best labels of a document, whose calibration is measured
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
@@ -43,10 +43,9 @@ class Fusion:
     nr_held_out: int = 0
     similarity: Similarity | None = None  # None: the model has no encoder
     rank_weights: np.ndarray = field(default_factory=SAME.copy)  # float64, one for each of ranks.RANK_NAMES
-    names: bool = True  # whether names were evidence in training
+    names: bool = True  # whether names were evidence and documents in training; else scores of new labels mean nothing
     centers: LabelCenters | None = None  # None: the model has no encoder
     error: float = math.nan  # expected calibration error of the best held-out labels; NaN: not measured
-    names_are_documents: bool = False  # for the rankers; else (older models) scores of new labels mean nothing
     typical: float = 0.0  # information of a text of which enough is known; 0: it is not measured
     nr_documents: int = 0  # training documents
 
@@ -72,8 +71,8 @@ class Fusion:
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
-            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, np.log1p(documents).astype(np.float32), PrecisionCurve([], [], []),
-            truth.shape[0], names=named, names_are_documents=named,
+            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, np.log1p(documents).astype(np.float32),
+            PrecisionCurve([], [], [], [], []), truth.shape[0], names=named,
             similarity=None if embedded is None else embedded.similarity,
             centers=None if centers is None else centers.every,
             typical=0.0 if information is None else typical_information(information), nr_documents=Y.shape[0],
@@ -184,12 +183,10 @@ class Fusion:
         has_documents: np.ndarray | None,
     ) -> LabelCandidates:
         known, needs_score = self.log_documents > 0, None
-        if mentions is not None and self.names_are_documents:
+        if mentions is not None:
             # If a label has documents, its rankers already use a partly matching name.
             needs_score = ~mentions.full & (known[mentions.labels] if has_documents is None else has_documents)
-        elif mentions is not None:
-            mentions = mentions.only(mentions.precision > 0)
-        ranked = np.ones_like(known) if self.names_are_documents else known
+        ranked = np.ones_like(known) if self.names else known
         if similarity is None or vectors is None or not len(similarity.labels):
             return join_candidates(scores, mentions, ranked, needs_score=needs_score)
         alike = similarity.candidates(vectors, len(known))
@@ -239,10 +236,9 @@ class Fusion:
             "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
             "nr_held_out": self.nr_held_out,
             "names": self.names,
-            "names_are_documents": self.names_are_documents,
             "typical_information": self.typical,
             "nr_documents": self.nr_documents,
-            **({} if math.isnan(self.error) else {"calibration_error": round(self.error, 5)}),
+            "calibration_error": None if math.isnan(self.error) else round(self.error, 5),
             "curve": self.curve._asdict(),
         }
         (folder / FUSION_HEADER).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -252,26 +248,20 @@ class Fusion:
         """Load a folder written by `save`."""
         path = Path(folder) / FUSION_HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
-        known, new = (weights_of(content.get(name, {})) for name in _WEIGHTS)
-        if content.get("version") != _VERSION or known is None or new is None:
-            raise InputError(
-                f"{path} was written by another version of xmc_tf",
-                expected=f"version {_VERSION}, with weights of {len(NAMES)} features",
-                received=f"version {content.get('version')!r}",
-                fix="train the model again, or load it with the version that wrote it",
-            )
+        stored = [content.get(name, {}) for name in _WEIGHTS]
+        if content.get("version") != _VERSION or any({*weights} != {*NAMES} for weights in stored):
+            raise InputError(f"{path} was written by another version of xmc_tf", fix="train the model again")
         try:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
-            named = bool(content.get("names", True))  # older models always have names
+            known, new = (np.array([weights[name] for name in NAMES], np.float64) for weights in stored)
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
-            measured = float(content.get("calibration_error", math.nan))
-            are_documents = bool(content.get("names_are_documents", False))
-            typical, total = float(content.get("typical_information", 0.0)), int(content.get("nr_documents", 0))
+            measured = content["calibration_error"]
             return cls(
-                known, new, documents, curve, count, similarity, ranks, named, centers, measured, are_documents,
-                typical if total else 0.0, total,
+                known, new, documents, curve, count, similarity, ranks, bool(content["names"]), centers,
+                math.nan if measured is None else float(measured), float(content["typical_information"]),
+                int(content["nr_documents"]),
             )  # fmt: skip
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None

@@ -22,7 +22,7 @@ class PrecisionThreshold(NamedTuple):
 
     threshold: float  # the lowest probability that is predicted
     precision: float  # of the held-out labels above it
-    labels: int  # number of these labels; 0: not known, in older models
+    labels: int  # number of these labels
 
 
 class PrecisionCurve(NamedTuple):
@@ -31,8 +31,8 @@ class PrecisionCurve(NamedTuple):
     thresholds: list[float]  # descending
     precision: list[float]  # of the labels with at least this probability
     recall: list[float]  # share of all labels of the documents that have at least this probability
-    lower: list[float] = []  # noqa: RUF012  lower bounds of the precision of new documents; empty in older models
-    counts: list[int] = []  # noqa: RUF012  number of labels with at least this probability; empty in older models
+    lower: list[float]  # lower bounds of the precision of new documents
+    counts: list[int]  # number of labels with at least this probability
 
     @property
     def best_f1(self) -> float:
@@ -45,25 +45,21 @@ class PrecisionCurve(NamedTuple):
     @property
     def best_promise(self) -> float:
         """The highest precision that can be promised; 0 if none can."""
-        lower = self.lower or self.precision
-        return math.floor(1000 * max(lower)) / 1000 if lower else 0.0
+        return math.floor(1000 * max(self.lower, default=0.0)) / 1000
 
     def for_precision(self, least: float) -> PrecisionThreshold:
         """Return the lowest threshold at which new documents reach a precision with confidence ``CONFIDENCE``."""
-        lower = np.array(self.lower or self.precision)
-        enough = np.flatnonzero(lower >= least)
+        enough = np.flatnonzero(np.array(self.lower) >= least)
         if not len(enough):
             raise InputError(
                 f"this model cannot promise a precision of {least:g}",
                 expected=f"at most {self.best_promise:g}, according to its held-out documents"
-                if len(lower)
+                if self.lower
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
                 fix="lower --min-precision, or set a probability threshold yourself (--threshold)",
             )
         place = int(enough[-1])
-        return PrecisionThreshold(
-            self.thresholds[place], self.precision[place], self.counts[place] if self.counts else 0
-        )
+        return PrecisionThreshold(self.thresholds[place], self.precision[place], self.counts[place])
 
 
 def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> PrecisionCurve:
@@ -72,7 +68,7 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, 
     hits = np.cumsum(right[order])
     count = len(order)
     if count < _FEWEST:
-        return PrecisionCurve([], [], [])
+        return PrecisionCurve([], [], [], [], [])
     # More points among the few most probable labels, where the precision changes quickly.
     at = np.unique(np.geomspace(_FEWEST, count, _MOST_POINTS).astype(np.int64)) - 1
     precision = hits[at] / (at + 1)

@@ -103,7 +103,7 @@ def train_on_table(job: TableJob, options: LinearOptions, communicator: Communic
         return finish(
             job, TableStore.open(store.path, write=True), about, predicted, start, began=began, kind="XR-Linear",
             parameters=flat_parameters(params.to_json()), durations=seconds,
-            chosen=[*training.reasons, *words, *_account(training, model, params, about)],
+            chosen=[*training.reasons, *words, *_explain_choices(training, model, params, about)],
             trials=[vars(trial) for trial in training.trials], tried=training.tried, versions=package_versions(),
         )  # fmt: skip
 
@@ -310,7 +310,7 @@ def _shape_of(store: TableStore, about: Summary) -> DataShape:
     )
 
 
-def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, about: Summary) -> list[str]:
+def _explain_choices(training: LinearTraining, model: XRLinear, params: XRLinearParams, about: Summary) -> list[str]:
     """Return sentences that say what was chosen and why, and which documents the model was trained on."""
     out = []
     evidence = model.evidence

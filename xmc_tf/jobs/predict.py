@@ -11,9 +11,6 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS, PREDICTIONS
-from xmc_tf.common.files.outputs import Named, check_output_path
 from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
@@ -48,6 +45,8 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import MATRIX_OF_PREDICTIONS, PREDICTIONS, Named, check_output_path
 from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
 OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")  # those that have flags of their own
 
 
-def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
+def predict_parser(module: str, description: str) -> cli.Parser:
     out = cli.make_parser(
         module, description,
         usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
@@ -101,7 +100,7 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     return out
 
 
-def predict(arguments: argparse.Namespace) -> None:
+def predict(arguments: cli.GivenFlags) -> None:
     """Predict labels, and save or print the result."""
     options = options_of_flags(arguments, *OPTIONS)
     _as_documents(arguments)
@@ -154,7 +153,7 @@ def _as_documents(arguments: argparse.Namespace) -> None:
         a.table, a.text_path, a.format, a.text_column = a.text_path, None, "lines", "text"
 
 
-def _check_documents(arguments: argparse.Namespace) -> None:
+def _check_documents(arguments: cli.GivenFlags) -> None:
     """Raise an error if there are no documents, or if a flag does not apply to this kind of documents."""
     a = arguments
     if not (a.table or a.text_path or a.query or a.feat_path):
@@ -163,18 +162,15 @@ def _check_documents(arguments: argparse.Namespace) -> None:
             fix="python -m xmc_tf.predict --help shows complete commands",
         )  # fmt: skip
     if a.table is not None:
-        given = {"-x": a.feat_path, "-y": a.label_path, "-so": a.selected_output, "--server": a.server}
-        if flags := [flag for flag, value in given.items() if value is not None]:
-            raise InputError(
-                f"{', '.join(flags)} cannot be used with a table", expected="-m, and -o for the labels of the table",
-                fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
-            )  # fmt: skip
+        a.refuse(
+            "feat_path", "label_path", "selected_output", "server", where="with a table",
+            expected="-m, and -o for the labels of the table",
+            fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
+        )  # fmt: skip
     else:
-        refuse_without_table(a, {"keep": "--keep", "back_off": "--back-off"})
-    if a.layout != _LAYOUT and a.label_path is None:
-        raise InputError(
-            "--layout applies only to precision and recall", expected="true labels (-y)", fix="leave it out"
-        )
+        refuse_without_table(a, "keep", "back_off")
+    if a.label_path is None:
+        a.refuse("layout", needs="true labels (-y): it shows precision and recall")
     if a.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(a.batch_size))
 
@@ -258,16 +254,13 @@ def _documents(arguments: argparse.Namespace, model: "Model") -> tuple[Any, Feat
     return X, None
 
 
-def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | None:
+def _selected(arguments: cli.GivenFlags, documents: Any) -> csr_matrix | None:
     """Return the matrix of labels to score, or None to search for the best labels."""
     if arguments.selected_output is None:
         return None
-    flags = {"--only-labels": "only_labels", **{f"--{name.replace('_', '-')}": name for name in DECISIONS}}
-    if given := [flag for flag, name in flags.items() if getattr(arguments, name) is not None]:
-        raise InputError(
-            f"{given[0]} and -so are mutually exclusive",
-            expected="-so alone, which returns the rankers' scores of all selected labels", fix="leave one of them out",
-        )  # fmt: skip
+    arguments.refuse(
+        "only_labels", *DECISIONS, where="with -so, which returns the rankers' scores of all selected labels"
+    )
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
         if value is not None:  # PECOS accepts them too
             _LOG.warning("%s has no effect with -so: the scores of all selected labels are returned", flag)
@@ -301,27 +294,18 @@ def _predict_table(
     label_table(arguments, model.metadata.columns, predict_texts, model.names)
 
 
-def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> None:
+def _ask_server(arguments: cli.GivenFlags, options: PredictionOptions) -> None:
     """Request predictions from a server, whose search options were fixed at export."""
     from xmc_tf.serving.client import Client
 
     cli.set_verbosity(arguments.verbose_level)
     output = _checked_output(arguments)
     warn_without_effect(arguments, "predict")
-    usual = PredictionOptions()
-    fixed = {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(usual, name) for name in OPTIONS}
-    fixed |= {
-        "-x": arguments.feat_path is not None, "-so": arguments.selected_output is not None,
-        "--only-labels": arguments.only_labels is not None, "--use-gpu": not arguments.use_gpu,
-        "--runtime": arguments.runtime != "auto",
-        "--only-topk": False,
-    }  # fmt: skip
-    if given := [flag for flag, found in fixed.items() if found]:
-        raise InputError(
-            f"{', '.join(given)} cannot be used with --server",
-            expected="-t or -q, -k, -o and -y: other options are fixed when the model is exported",
-            fix="export the model again with xmc_tf.export, or predict with -m",
-        )
+    fixed = {*OPTIONS, "feat_path", "selected_output", "only_labels", "use_gpu", "runtime"} - {"only_topk"}
+    arguments.refuse(
+        *sorted(fixed), where="with --server", fix="export the model again with xmc_tf.export, or predict with -m",
+        expected="-t or -q, -k, -o and -y: other options are fixed when the model is exported",
+    )  # fmt: skip
     texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}
     predicted = Client(arguments.server).predict(texts, options.only_topk, arguments.batch_size, names)

@@ -11,8 +11,9 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.metrics.category_paths import CategoryPaths
+from xmc_tf.tables.column_choice import choose_columns
 from xmc_tf.tables.column_names import IDS, column_of
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.cli import GivenFlags, UsualFlags
 from xmc_tf.jobs.language_column import languages_of_column
@@ -33,6 +32,7 @@ from xmc_tf.params import (
     truth,
 )
 from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tables.reading_flags import source_options
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_table_options, table_options
@@ -103,13 +103,13 @@ On many ranks:
 If training is interrupted, run the same command again: it resumes, on the same or a different number of ranks."""
 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
-FILE_FLAGS = {
-    "text_path": "-t", "feat_path": "-x", "label_path": "-y", "tst_text_path": "-tt", "tst_feat_path": "-xt",
-    "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary", "label_feat_path": "--label-feat-path",
-}  # fmt: skip
+FILE_FLAGS = (
+    "text_path", "feat_path", "label_path", "tst_text_path", "tst_feat_path", "tst_label_path", "labels", "vocabulary",
+    "label_feat_path",
+)  # fmt: skip
 _FOR_TABLES = {
     "-t": "name the column of the texts with --text-column", "--vocabulary": "give the vocabulary as --names-file",
-    "--label-feat-path": "write the log to a file with 2> FILE (-f is --label-feat-path)",
+    "-f": "write the log to a file with 2> FILE (-f is --label-feat-path)",
 }  # fmt: skip
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
@@ -121,7 +121,7 @@ _TRUTH: dict[str, Any] = {"type": truth, "metavar": "true/false"}
 _SWITCH: dict[str, Any] = {**_TRUTH, "nargs": "?", "const": True, "default": False}  # alone, or with a value
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser(
         "xmc_tf.train",
         _DESCRIPTION,
@@ -245,33 +245,26 @@ def _add_table(out: argparse.ArgumentParser) -> None:
 
 def refuse_job_flags(arguments: GivenFlags) -> None:
     """Raise an error for flags that need a table if there is none."""
-    of_tables = _table_flags() | {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
-    if found := [flag for name, flag in of_tables.items() if name in arguments.given]:
-        raise InputError(
-            f"{', '.join(found)} can only be used with a table", expected="a table before the flags",
-            fix="python -m xmc_tf.train data.csv -m model",
-        )  # fmt: skip
+    arguments.refuse(
+        *_table_flags(), *_OF_JOBS, needs="a table", expected="a table before the flags",
+        fix="python -m xmc_tf.train data.csv -m model",
+    )  # fmt: skip
 
 
-def _table_flags() -> dict[str, str]:
-    """Return the flags for reading and splitting a table, by their names in the arguments."""
+def _table_flags() -> list[str]:
+    """Return the names of the flags for reading and splitting a table."""
     reader = argparse.ArgumentParser(add_help=False)
     add_table_options(reader)
-    return {action.dest: action.option_strings[0] for action in reader._actions}
+    return [action.dest for action in reader._actions]
 
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
-    if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
-        raise InputError(
-            f"a table and {', '.join(found)} are mutually exclusive", expected="texts and labels from one source",
-            fix=_FOR_TABLES.get(" ".join(found), f"leave out {', '.join(found)}, or the table"),
-        )  # fmt: skip
-    of_tables = {**_table_flags(), "data_set": "--data-set"}
-    found = [flag for name, flag in of_tables.items() if name in arguments.given]
-    if found and TableStore.is_data_set(arguments.table):
-        raise InputError(
-            f"{', '.join(found)} cannot be used with {arguments.table}, a data set: it has been read and divided",
+    fix = _FOR_TABLES.get(" ".join(arguments.flags(*FILE_FLAGS)), "")
+    arguments.refuse(*FILE_FLAGS, where="with a table", expected="texts and labels from one source", fix=fix)
+    if TableStore.is_data_set(arguments.table):
+        arguments.refuse(
+            *_table_flags(), "data_set", where=f"with {arguments.table}, a data set: it has been read and divided",
             expected="the table that it was prepared from", fix="give the table, or leave the flags out",
         )  # fmt: skip
     if not arguments.model_folder and not arguments.preponly:
@@ -287,8 +280,7 @@ def read_language_column(arguments: GivenFlags) -> None:
     """Set --language to the languages in the column that --language-column names, if it is set."""
     if arguments.language_column is None:
         return
-    if "language" in arguments.given:
-        raise InputError("--language and --language-column are mutually exclusive", fix="leave one of them out")
+    arguments.at_most_one("language", "language_column")
     found = languages_of_column(Path(arguments.table), arguments.language_column, source_options(arguments))
     arguments.language = found  # as if it had been given
 
@@ -301,21 +293,15 @@ def has_encoder(arguments: GivenFlags) -> bool:
 def refuse_search_flags(arguments: GivenFlags) -> None:
     """Raise an error for flags that do not apply to training an encoder on a table."""
     if arguments.keep_training_data:
-        raise InputError(
-            "--keep-training-data cannot be used with an encoder", fix="leave out this flag or the encoder"
-        )
-    of_files = {"--code-path": arguments.code_path, "--save-emb-dir": arguments.save_emb_dir}
-    if found := [flag for flag, value in of_files.items() if value is not None]:
-        raise InputError(
-            f"{', '.join(found)} cannot be used with a table",
-            expected="texts and labels in files, where the order of lines numbers documents and labels",
-            fix="train on files (-t, -y) instead",
-        )
-    if arguments.minutes is not None:
-        raise InputError(
-            "--minutes: settings are compared for linear rankers only", expected="no --minutes with --model-shortcut",
-            fix="limit the training of an encoder with --max-steps or --num-train-epochs",
-        )  # fmt: skip
+        arguments.refuse("keep_training_data", where="with an encoder", fix="leave out this flag or the encoder")
+    arguments.refuse(
+        "code_path", "save_emb_dir", where="with a table", fix="train on files (-t, -y) instead",
+        expected="texts and labels in files, where the order of lines numbers documents and labels",
+    )  # fmt: skip
+    arguments.refuse(
+        "minutes", where="with an encoder: settings are compared for linear rankers only",
+        fix="limit the training of an encoder with --max-steps or --num-train-epochs",
+    )  # fmt: skip
 
 
 def linear_options(arguments: GivenFlags) -> LinearOptions:
@@ -323,16 +309,12 @@ def linear_options(arguments: GivenFlags) -> LinearOptions:
     linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
     known = {field.name for cls in linear for field in dataclasses.fields(cls)}
     known |= _OF_BOTH | _WITHOUT_EFFECT | set(_table_flags())
-    if others := [f"--{name.replace('_', '-')}" for name in vars(arguments) if name in arguments.given - known]:
-        raise InputError(
-            f"{', '.join(others)} can only be used with an encoder",
-            expected="flags of linear rankers, because no encoder is given",
-            fix="add --model-shortcut ENCODER to train an XR-Transformer, or leave them out",
-        )
-    if {"trees", "effort"} <= arguments.given:
-        raise InputError(
-            "--trees and --effort are mutually exclusive: the effort chooses the trees", fix="leave one of them out"
-        )
+    arguments.refuse(
+        *(name for name in vars(arguments) if name not in known), needs="an encoder",
+        expected="flags of linear rankers, because no encoder is given",
+        fix="add --model-shortcut ENCODER to train an XR-Transformer, or leave them out",
+    )  # fmt: skip
+    arguments.at_most_one("trees", "effort", why="the effort chooses the trees")
     flags = arguments.only_given()
     if "negative_sampling" in arguments.given:
         flags.neg_mining_chain = arguments.negative_sampling

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import map_in_order
 from xmc_tf.data import Texts
 from xmc_tf.label_names.index import NameIndex

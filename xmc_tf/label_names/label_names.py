@@ -27,6 +27,7 @@ from xmc_tf.label_names.mentions import Mentions
 from xmc_tf.label_names.reading import WordOptions, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.words.abbreviations import abbreviations
 from xmc_tf.words.languages import chosen_languages
 
 _FILE = "names.npz"
@@ -64,6 +65,8 @@ class LabelNames:
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
+        if len(reading.forms):
+            reading = reading.without(abbreviations(texts, vocabulary.names))
         words = words_of_names(vocabulary.names, vocabulary.labels, reading)
         reading = reading.reduced(words.words, words.exact)
         counts = count_documents(words.words, texts, reading, threads)
@@ -155,8 +158,7 @@ class LabelNames:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
                 reading = as_written()._replace(**{name: held[name] for name in WordOptions._fields if name in held})
                 reading = reading._replace(piece=int(reading.piece))
-                if _RUNS[0] in held:  # older models have the table itself
-                    reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
+                reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
                 names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
         except (EOFError, OSError, KeyError, TypeError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.label_names.characters import character_table
 from xmc_tf.label_names.kernels import hash_texts
 from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
@@ -30,6 +30,12 @@ class WordOptions(NamedTuple):
             kernel_view(self.lemma_of, np.int32), kernel_view(self.lemma_keys, np.int64),
             kernel_view(self.lemma_exact, np.int64), self.piece,
         )  # fmt: skip
+
+    def without(self, words: Sequence[str]) -> "WordOptions":
+        """Return a copy in which some words, given in lower case, are their own lemmas."""
+        _, own, _ = _hashed(Strings.of([word.encode() for word in words]), as_written())
+        kept = ~np.isin(self.forms, own)
+        return self._replace(forms=self.forms[kept], lemma_of=self.lemma_of[kept])
 
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordOptions":
         """Keep the forms needed for names with these hashes of prefixes (``words``) and whole words (``exact``)."""

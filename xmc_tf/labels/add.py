@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import check_output_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.models.incremental.added_labels import add_labels, check_new, only_new
 from xmc_tf.params import add_flags
+from xmc_tf.store.outputs import check_output_folder
 
 _SHOWN = 10
 _DESCRIPTION = """Add labels to a trained model, without retraining. The model finds them by their names in texts.

@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
-from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import refuse_model_folder
+from xmc_tf.store.publishing import claimed_folder
 
 _DESCRIPTION = """Remove labels from a linear model, without training.
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_from_here(
-    args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
+    args: cli.GivenFlags, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
     """Return a function that starts the nodes and runs the program on them, or None after ``--dry-run``."""
     hosts = choose_hosts(args, os.environ, gpus)
@@ -81,7 +81,7 @@ def _run_from_here(
 
 
 def _run_manual_nodes(
-    args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
+    args: cli.GivenFlags, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
     """Return a function that runs the program on user-started nodes, or serves as a node; None after ``--dry-run``."""
     manual_nodes.check_options(args)

@@ -20,7 +20,7 @@ from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import NodeError, Nodes
 from xmc_tf.launch.rank_proxy import LAUNCHER, NODE
-from xmc_tf.ranks.channels.frames import frame, receive, text_of
+from xmc_tf.ranks.channels.frames import frame, receive
 
 Controller = Literal["gloo", "mpi"]
 _PROXY_S = 10.0
@@ -153,14 +153,14 @@ class Mpi(Launcher):
                 with contextlib.suppress(OSError, ValueError, KeyError):
                     request = receive(proxy, _PROXY_S)
                     proxy.settimeout(None)
-                    host = text_of(request, "host")
+                    host = request["host"]
                     self._proxies.append((host, proxy))
                     try:
                         node = self._nodes[host]
                     except NodeError:
                         proxy.close()  # as lose() does: mpiexec sees that the host is lost
                         continue
-                    node.send(RUN, number=len(self._proxies) - 1, line=text_of(request, "line"))
+                    node.send(RUN, number=len(self._proxies) - 1, line=request["line"])
 
 
 def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 
 THIS_HOST = "localhost"
 MOST_SLOTS = 4096  # per host; larger numbers are typing errors

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import signals
+from xmc_tf.common.process import cli, signals
 from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import MOST_SLOTS
 from xmc_tf.launch.node import PURPOSE, HostNode
@@ -22,11 +22,9 @@ _NEW_SECRET = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret)
 _RETRY_S = 0.5
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_options(args: cli.GivenFlags) -> None:
     number = args.node_rank or 0
-    if args.max_np is not None:
-        fix = "start fewer ranks on each node (--np)"
-        raise InputError("--max-np cannot be used with nodes that you start", fix=fix)
+    args.refuse("max_np", where="with nodes that you start", fix="start fewer ranks on each node (--np)")
     if args.nodes is None:
         raise InputError("--nodes is missing", expected="the number of nodes", fix="for example --nodes 2")
     if not 0 <= number < min(args.nodes, MOST_SLOTS):

@@ -21,7 +21,7 @@ from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch import host_probe
 from xmc_tf.launch.rank_proxy import NODE, die_with_parent
 from xmc_tf.ranks.channels.addresses import interfaces
-from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
+from xmc_tf.ranks.channels.frames import frame, new_unpacker, receive
 from xmc_tf.ranks.channels.handshake import call
 
 PURPOSE = "node"
@@ -130,7 +130,7 @@ class HostNode:
 
     def serve(self) -> int | None:
         """Serve the launcher until it ends. Return the run's exit status, or None if the connection was lost."""
-        unpacker = Unpacker()
+        unpacker = new_unpacker()
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             for one in (self._launcher, self._proxies):
                 selector.register(one, selectors.EVENT_READ)
@@ -147,9 +147,10 @@ class HostNode:
                     elif not (data := self._launcher.recv(1 << 16)):
                         return None
                     else:
-                        for message in unpacker.feed(data):
+                        unpacker.feed(data)
+                        for message in unpacker:
                             if message["kind"] == EXIT:
-                                return number_of(message, "status")
+                                return int(message["status"])
                             self._handle(message)
         return None
 
@@ -164,7 +165,7 @@ class HostNode:
         self._folder.cleanup()
 
     def _handle(self, message: dict[str, Any]) -> None:
-        kind = text_of(message, "kind")
+        kind = message["kind"]
         if kind == ASK:
             self._answer(message["question"])
         elif kind == JOB:
@@ -173,7 +174,7 @@ class HostNode:
             with contextlib.suppress(OSError):  # it has been reported
                 self._start({**os.environ, **self._job["environment"], **message["environment"]}, None)
         elif kind == RUN:
-            self._run(number_of(message, "number"), text_of(message, "line"))
+            self._run(message["number"], message["line"])
         elif kind == STOP:
             for child in self._children:
                 child.stop()

@@ -18,9 +18,9 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here, make_host
-from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE, end_when_lost
+from xmc_tf.launch.node import ANSWER, ASK, EXIT, PURPOSE, end_when_lost
 from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
-from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, number_of, receive, text_of
+from xmc_tf.ranks.channels.frames import frame, new_unpacker, receive
 from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.channels.listener import Listener
 
@@ -39,7 +39,7 @@ class NodeError(Exception):
 
 class NodeConnection:
     def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
-        self.name, self.network, self.proxies = name, text_of(hello, "network"), text_of(hello, "proxies")
+        self.name, self.network, self.proxies = name, hello["network"], hello["proxies"]
         self.end = 0.0  # of time.monotonic: when answers must have arrived
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._connection, self._sending = connection, threading.Lock()
@@ -215,10 +215,11 @@ class Nodes:
             log.warning("refused node %d: %s", number, error)
             connection.close()
             return
-        unpacker = Unpacker()
-        with contextlib.suppress(OSError, ValueError):
+        unpacker = new_unpacker()
+        with contextlib.suppress(OSError):
             while data := connection.recv(1 << 16):
-                for message in unpacker.feed(data):
+                unpacker.feed(data)
+                for message in unpacker:
                     if message["kind"] == ANSWER:
                         node.answers.put(message["answer"])
                     else:
@@ -232,15 +233,13 @@ class Nodes:
     def _register(self, connection: socket.socket, number: int) -> NodeConnection:
         hello = receive(connection, _HELLO_S)
         connection.settimeout(None)
-        slots = number_of(hello, "slots")
-        if text_of(hello, "kind") != HELLO or number < 0:
-            raise FrameError("not a node")
+        slots = hello["slots"]
         name = f"node-{number}" if slots else self._names[number]
         while slots and is_here(name):
             name += "x"
         with self._changed:
             if name in self._nodes:
-                raise FrameError(f"node {number} is connected already")
+                raise ValueError(f"node {number} is connected already")
             if slots:
                 self._by_number[number] = make_host(name, slots, f"node {number}")
             node = self._nodes[name] = NodeConnection(name, connection, hello)

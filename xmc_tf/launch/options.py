@@ -27,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 _RANKS_PER_CORE, _LEAST_LIMIT = 4, 64  # more ranks would wait for each other, or exhaust the memory
 _OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path", "--result-folder")
 DEFAULT_PORT = 29500
+_LISTS = ("hosts", "hostfile", "host_list")
 _DESCRIPTION = """Run a Python module, script or other program on several ranks, on this machine or on several hosts.
 
 On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name several hosts with --hosts, --hostfile
@@ -52,7 +53,7 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     parser = cli.make_parser(
         "xmc_tf.launch",
         _DESCRIPTION,
@@ -130,40 +131,27 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("-q", "--quiet", action="store_true", help="print only the ranks' lines, and errors")
 
 
-def check_numbers(args: argparse.Namespace) -> None:
+def check_numbers(args: cli.GivenFlags) -> None:
     if args.master_port >= 1 << 16:
         raise InputError("invalid --master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
         raise InputError("--min-np is too large", expected=f"at most --max-np {args.max_np}", received=str(args.min_np))
-    lists = [option for option in ("hosts", "hostfile", "host_list") if getattr(args, option) is not None]
-    if len(lists) > 1:
-        raise InputError(
-            f"{' and '.join(map(_flag, lists))} are mutually exclusive", expected="one list of hosts", fix="keep one"
-        )
-    by_hand = [option for option in ("nodes", "node_rank", "master_addr") if getattr(args, option) is not None]
-    if by_hand and lists:
-        expected = "hosts that this command reaches over ssh, or nodes on which you start it"
-        fix = f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}"
-        raise InputError(
-            f"{_flag(lists[0])} and {_flag(by_hand[0])} are mutually exclusive", expected=expected, fix=fix
-        )
+    args.at_most_one(*_LISTS)
+    if by_hand := args.flags("nodes", "node_rank", "master_addr"):
+        args.refuse(
+            *_LISTS, where=f"with {by_hand[0]}", fix=f"leave it out, or {' and '.join(by_hand)}",
+            expected="hosts that this command reaches over ssh, or nodes on which you start it",
+        )  # fmt: skip
 
 
-def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
+def refuse_from_here(args: cli.GivenFlags, *, checked: bool) -> None:
     """Raise an error for options without effect if this command starts all nodes. ``checked``: it checks the hosts."""
-    if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
-        option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
-        raise InputError(f"{_flag(option)} needs --nodes", fix=f"add --nodes, or remove {_flag(option)}")
-    for option in () if checked else ("shared_folder", "skip_checks", "min_np"):
-        if getattr(args, option):
-            raise InputError(
-                f"{_flag(option)} cannot be used on this host alone, which is not checked",
-                fix=f"name several hosts, or remove {_flag(option)}",
-            )
-
-
-def _flag(option: str) -> str:
-    return "-H" if option == "host_list" else f"--{option.replace('_', '-')}"
+    args.refuse("master_addr", "secret_file", "master_port", needs="--nodes")
+    if not checked:
+        args.refuse(
+            "shared_folder", "skip_checks", "min_np", where="on this host alone, which is not checked",
+            fix="name several hosts, or leave it out",
+        )  # fmt: skip
 
 
 def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Hosts:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from xmc_tf.ranks.channels.frames import Unpacker, frame
+from xmc_tf.ranks.channels.frames import frame, new_unpacker
 
 # The variables with the sockets of the launcher and of the node.
 LAUNCHER, NODE = "XMC_TF_LAUNCH_SOCKET", "XMC_TF_LAUNCH_NODE"
@@ -45,9 +45,10 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX) as starter:
         starter.connect(os.environ[variable])
         starter.sendall(frame(request))
-        unpacker = Unpacker()
+        unpacker = new_unpacker()
         while data := starter.recv(1 << 16):
-            for answer in unpacker.feed(data):
+            unpacker.feed(data)
+            for answer in unpacker:
                 os._exit(answer["status"] % 256)
     os._exit(_LOST)
 

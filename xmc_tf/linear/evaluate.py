@@ -1,6 +1,5 @@
 """``python -m xmc_tf.linear.evaluate``: print the precision and recall of predictions in PECOS's format."""
 
-import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -16,7 +15,7 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     return evaluation_parser("xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
 
 

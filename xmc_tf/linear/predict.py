@@ -1,6 +1,5 @@
 """``python -m xmc_tf.linear.predict``: run ``xmc_tf.predict`` under the name that PECOS's scripts for XLinear use."""
 
-import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
@@ -17,7 +16,7 @@ Write a matrix of scores for a file of texts or of features:
     python -m xmc_tf.linear.predict -m model -x X.tst.npz -o pred.npz -y Y.tst.npz"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     return predict_parser("xmc_tf.linear.predict", _DESCRIPTION)
 
 

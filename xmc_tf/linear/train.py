@@ -11,16 +11,13 @@ from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
-from xmc_tf.common.folders.model_parts import MODEL
-from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
-from xmc_tf.data.structure import ALONE, Scan
+from xmc_tf.data.array_checks import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.linear.executors import OnDisk, OverRanks
@@ -52,9 +49,9 @@ from xmc_tf.params import (
 )
 from xmc_tf.params.flags import FLAGS
 from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
+from xmc_tf.plan.estimate import warn_of_needs
 from xmc_tf.plan.sizes import DataSizes
 from xmc_tf.plan.stages import FineTuningOptions
-from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.problems import check_relevance, sorted_csc
@@ -63,6 +60,9 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.shared_scan import SharedScan
+from xmc_tf.store.models import MODEL
+from xmc_tf.store.outputs import refuse_model_folder, refuse_work_folder
+from xmc_tf.store.publishing import named_folder
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ _SOLVER = (
 )  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> cli.Parser:
     out = cli.make_parser(
         "xmc_tf.linear.train", _DESCRIPTION, usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]"
     )
@@ -150,7 +150,7 @@ def _add_data_flags(data: argparse._ArgumentGroup) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train and save a model."""
-    arguments = parser().parse_args(argv, cli.GivenFlags())
+    arguments = parser().parse_args(argv)
     if arguments.generate_params_skeleton:
         print(linear_skeleton())
         return

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.tasks import LevelTask
 

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
-from xmc_tf.collective.optimizers.row_wise.adam import RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowMeanAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.tables.every_row import InPlaceAdam, RowStep
+from xmc_tf.collective.tables.full_table_loss import InPlaceAdam, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
@@ -74,7 +74,7 @@ def fine_tune_level(
     in_place = None
     if params.trains_head_in_place:
         of_rows = RowMeanAdam(epsilon=params.adam_epsilon, weight_decay=params.weight_decay)
-        in_place = InPlaceAdam(head.table, of_rows, head.every_row.wire)
+        in_place = InPlaceAdam(head.table, of_rows, head.full_table_loss.wire)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)

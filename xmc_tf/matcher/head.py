@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.tables.every_row import EveryRow, InPlaceAdam, RowStep
+from xmc_tf.collective.tables.full_table_loss import FullTableLoss, InPlaceAdam, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.pairs import PairLoss, PairScorer, choose_route
 from xmc_tf.collective.tables.table import get_rows, make_table
@@ -76,7 +76,7 @@ class LabelHead:
             trainable=not in_place, dtype=tf.bfloat16 if in_place else tf.float32,
         )  # fmt: skip
         self.scorer = PairScorer(self.table, route, wire)  # type: ignore[arg-type]  # checked there
-        self.every_row = EveryRow(self.table, wire)  # type: ignore[arg-type]
+        self.full_table_loss = FullTableLoss(self.table, wire)  # type: ignore[arg-type]
 
     @classmethod
     def for_level(
@@ -130,7 +130,7 @@ class LabelHead:
 
         counted = weights if loss.weighted else None
         if in_place is None:
-            sums = self.every_row.losses(self._with_one(vectors), positives, of_rows, counted)
+            sums = self.full_table_loss.losses(self._with_one(vectors), positives, of_rows, counted)
         else:
             rows, step = in_place
             if loss.mean:

@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.checkpoints.manifest import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.data.torch_file import PlainObject, Tensor, TorchFile
+from xmc_tf.common.json_files import parse_json
+from xmc_tf.data.torch_file import read_torch
 from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
 from xmc_tf.matcher.predict_levels import predict_level
 
@@ -139,8 +139,8 @@ def name_of_head(level: int) -> str:
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
     """Load a PECOS model's label head. Its nodes become children of the root: PECOS stores no levels above them."""
-    file = TorchFile(path)
-    weights, bias = (_embedding(file, name) for name in ("W", "b"))
+    content = read_torch(path)
+    weights, bias = (_embedding(path, content, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding
     if weights.ndim != 2 or weights.shape[1] != dim or bias.shape != (rows + 1, 1) or rows < 1:
         raise InputError(
@@ -153,17 +153,16 @@ def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
     return LabelSearch([head], [np.array([0, rows], np.int64)], np.arange(rows) if rows == nr_labels else None)
 
 
-def _embedding(file: TorchFile, name: str) -> np.ndarray:
+def _embedding(path: Path, content: Any, name: str) -> np.ndarray:
     """Return the weights of one of the head's two embedding layers, ``W`` or ``b``."""
-    found: Any = file.content
+    found = content
     for key in ("_modules", name, "_parameters", "weight"):
-        inside = found.attributes if isinstance(found, PlainObject) else found
-        found = inside.get(key) if isinstance(inside, dict) else None
-    if not isinstance(found, Tensor):
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, np.ndarray):
         raise InputError(
-            f"{file.path} is not a label head of PECOS",
+            f"{path} is not a label head of PECOS",
             expected="a TransformerLinearXMCHead with the embeddings W and b",
             received=f"no tensor for {name}",
             fix="copy the file again; without it the model still predicts with its rankers (concat-only)",
         )
-    return file.array(found).astype(np.float32, copy=False)
+    return found.astype(np.float32, copy=False)

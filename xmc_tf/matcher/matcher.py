@@ -22,7 +22,6 @@ from xmc_tf.collective.checkpoints.packed_arrays import ArraySource
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents, encode_windows
@@ -41,6 +40,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.rounds import equal_rounds
 from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.store.files import log_folder
 
 logger = logging.getLogger(__name__)
 WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once

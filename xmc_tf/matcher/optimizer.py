@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.params import MatcherParams
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.compiled import kernel
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.windows import max_over_windows
 from xmc_tf.matcher.heads import LevelHead
 from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash

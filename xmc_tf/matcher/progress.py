@@ -13,12 +13,12 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import duration
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.store.files import atomic_file
 from xmc_tf.tree import LabelTree
 
 MOST_NODES = 10_000  # browsers are slow with more
@@ -74,7 +74,7 @@ def _nodes(tree: LabelTree, level: int, frequency: np.ndarray, names: Sequence[s
     return lines
 
 
-class Course(NamedTuple):
+class StepStatistics(NamedTuple):
     """Statistics of several steps, over all ranks."""
 
     losses: list[float]  # of each step
@@ -110,7 +110,7 @@ class StepMeter:
         """Add the counts of a batch on this rank: [loss, windows, tokens, tokens with padding]."""
         self._counts.append(counts)
 
-    def take(self, batches_per_step: int) -> Course:
+    def take(self, batches_per_step: int) -> StepStatistics:
         """Return the statistics since the last call, summed over the ranks. All ranks must call it."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
@@ -123,7 +123,7 @@ class StepMeter:
         self._since, self._sent = now, sent
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
         steps = losses.reshape(-1, batches_per_step).mean(axis=1) if len(losses) else losses
-        return Course(
+        return StepStatistics(
             [float(loss) for loss in steps], documents / seconds, tokens / seconds,
             1.0 - tokens / cells if cells else 0.0, wire / max(len(steps), 1), 1000 * seconds / max(len(steps), 1),
         )  # fmt: skip
@@ -174,7 +174,7 @@ class LevelSummaries:
     def __init__(self, writer: tf.summary.SummaryWriter, level: int) -> None:
         self._writer, self._prefix = writer, f"level_{level}"
 
-    def write(self, step: int, course: Course, learning_rate: float, gradient_norm: float) -> None:
+    def write(self, step: int, course: StepStatistics, learning_rate: float, gradient_norm: float) -> None:
         """Write each loss at its own step, and the other statistics at ``step``, the last of these steps."""
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):

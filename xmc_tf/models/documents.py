@@ -243,7 +243,8 @@ def documents_of_source(
 
     If ``labelled``, rows of the same document are merged.
     """
-    from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
+    from xmc_tf.tables.column_choice import SAMPLE, choose_columns
+    from xmc_tf.tables.columns import TrainedColumns
     from xmc_tf.tables.reading.records import TableRow
 
     rows = [row for row in source.records() if isinstance(row, TableRow)]

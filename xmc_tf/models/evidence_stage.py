@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import HeldOutScores, ProbabilityModel, bounded_post_processor
-from xmc_tf.fusion.weighted_numbers import VERSION
+from xmc_tf.fusion.weighted_numbers import NAMES
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import LazyModelFolder
@@ -25,8 +24,9 @@ from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
+from xmc_tf.store.models import ENSEMBLE
 
-_VERSION = 12  # of how evidence is learned, apart from the features; results of other versions are not reused
+_VERSION = 12  # of how evidence is learned, apart from its numbers; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -96,7 +96,7 @@ def evidence_stage(
     language = (recipe.tfidf or TfidfParams()).language
     inputs_of = {
         "version": _VERSION,
-        "features": VERSION,
+        "numbers": list(NAMES),
         "language": language,
         "names": None if lines is None else list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_unchanged_json
-from xmc_tf.common.files.regular import open_regular
-from xmc_tf.common.folders.checksums import (
+from xmc_tf.common.json_files import read_unchanged_json
+from xmc_tf.common.numbers import MOST_TREES
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.regular import open_regular
+from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.store.checksums import (
     MODEL_FORMAT,
     MODEL_HEADER,
     checksum_of,
@@ -19,14 +22,8 @@ from xmc_tf.common.folders.checksums import (
     record_files,
     verified,
 )
-from xmc_tf.common.folders.locks import folder_lock
-from xmc_tf.common.folders.model_kind import model_kind
-from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE
-from xmc_tf.common.folders.placing import PENDING, finish_placing, placed_folder
-from xmc_tf.common.numbers import MOST_TREES
-from xmc_tf.common.progress import Progress
-from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.rankers.layout.stored import known_records
+from xmc_tf.store.models import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE, model_kind
+from xmc_tf.store.publishing import aside, publish
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -45,6 +42,9 @@ def _no_model(folder: Path) -> InputError:
             f"{folder} does not exist yet: the training is not finished",
             fix="run the training command again to resume",
         )
+    if (old := aside(folder)) is not None:
+        fix = f"run the command that replaced it again, or rename {old} to {folder.name}"
+        return InputError(f"{folder} is incomplete: a run was killed while it replaced the model", fix=fix)
     if not folder.exists():
         return InputError(f"{folder} does not exist", fix="use the folder that training wrote (-m)")
     inside = any((folder / part).exists() for part in (RANKER, TREE, ENCODER))
@@ -57,17 +57,11 @@ def _no_model(folder: Path) -> InputError:
 def read_metadata(folder: Path) -> ModelMetadata:
     """Read ``params.json``; warn if it was changed after the model was saved."""
     path = folder / MODEL_HEADER
-    if not path.exists() and (folder / PENDING).exists():
-        with folder_lock(folder):
-            finish_placing(folder, MODEL)
     if not path.exists():
         raise _no_model(folder)
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
-    if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
-        raise InputError(
-            f"{path} has an unknown version", expected=str(_VERSION), received=repr(content.get("version")),
-            fix="load it with the version of xmc_tf that wrote it, or train it again",
-        )  # fmt: skip
+    if (content.get("format"), content.get("version")) != (MODEL_FORMAT, _VERSION):
+        raise InputError(f"{path} was not written by this version of xmc_tf", fix="train the model again")
     # Only a warning, because people edit parameters by hand on purpose, as they do in PECOS's folders.
     if is_unchanged(content) is False:
         _LOG.warning(
@@ -90,7 +84,7 @@ def write_model_folder(
     metadata: ModelMetadata,
 ) -> None:
     """Write a model folder atomically. An existing model there is replaced; other files are kept."""
-    with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
+    with publish(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
         for part in PARTS:
             if part.name in parts:
                 parts[part.name](place / part.name)
@@ -99,7 +93,7 @@ def write_model_folder(
             (place / LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         # Written last, because without it the folder is not a model.
         about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
-        files = record_files(place, exclude=[MODEL_HEADER], known=known_records(place))
+        files = record_files(place, exclude=[MODEL_HEADER])
         content: dict[str, Any] = {**about, **metadata.content, "files": files}
         content["checksum"] = checksum_of(content)
         (place / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.common.process.extras import require
 from xmc_tf.models.folder import kind_of, read_metadata
+from xmc_tf.store.models import FINE_TUNED
 
 if TYPE_CHECKING:
     from types import ModuleType

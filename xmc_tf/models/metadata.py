@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.params.choices import LONG_TEXTS
 
 if TYPE_CHECKING:
@@ -81,17 +81,17 @@ class ModelMetadata:
         return int(self._number("truncate_length"))
 
     @property
-    def reading(self) -> Reading:
-        """The options for reading documents. Models of older versions truncate documents."""
+    def reading(self) -> WindowOptions:
+        """The options for reading documents. PECOS's models have none, and truncate documents."""
         if "long_texts" not in self.content:
-            return Reading(self.truncate_length)
+            return WindowOptions(self.truncate_length)
         long_texts = self._value("long_texts")
         if long_texts not in LONG_TEXTS:
             raise InputError(
                 f"params.json: long_texts is {long_texts!r}"[:100], expected=", ".join(LONG_TEXTS),
                 fix="copy the model again",
             )  # fmt: skip
-        return Reading.of(self.truncate_length, long_texts, int(self._number("max_windows")))
+        return WindowOptions.of(self.truncate_length, long_texts, int(self._number("max_windows")))
 
     @property
     def beam_size(self) -> int:

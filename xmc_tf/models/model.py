@@ -309,7 +309,7 @@ class Model(ABC):
         """Measure how well the model predicts documents with known labels.
 
         Documents that the model was trained on are left out, and a warning counts them. They are recognized by their
-        texts; models that read features, and those trained on texts before version 0.3, have no record of them.
+        texts; models that read features have no record of them.
         Documents without a text are left out too and, if labels are names, those without a label; in a matrix of
         labels, a document without any counts as 0.
 

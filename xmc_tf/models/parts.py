@@ -8,22 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_kind import LINEAR
-from xmc_tf.common.folders.model_parts import (
-    DOCUMENTS,
-    ENCODER,
-    ENSEMBLE,
-    FEATURES,
-    FOLDERS,
-    FUSION,
-    HEAD,
-    HIERARCHY,
-    NAMES,
-    RANKER,
-    RANKERS_SCORE_NEW,
-    TREE,
-)
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
@@ -32,6 +16,21 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of, trees_of
 from xmc_tf.rankers.xlinear import XLinear
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import (
+    DOCUMENTS,
+    ENCODER,
+    ENSEMBLE,
+    FEATURES,
+    FOLDERS,
+    FUSION,
+    HEAD,
+    HIERARCHY,
+    LINEAR,
+    NAMES,
+    RANKER,
+    TREE,
+)
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
@@ -146,8 +145,8 @@ class LazyModelFolder:
     @cached_property
     def new_to_head(self) -> np.ndarray | None:
         """The labels without documents, which the label head does not score: bool [labels]; None: it scores all."""
-        if self.evidence is None or not self.metadata.content.get(RANKERS_SCORE_NEW):
-            return None  # older models learned their probabilities with the head's scores of all labels
+        if self.evidence is None:
+            return None
         new = self.evidence.fusion.log_documents[: self.ranker.nr_labels] == 0
         return new if new.any() else None
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.model_parts import ENCODER, HEAD, RANKER, TREE
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import MatcherParams, MatcherPredParams
+from xmc_tf.store.models import ENCODER, HEAD, RANKER, TREE
 from xmc_tf.tree import save_chain
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
-from xmc_tf.data.windows import Reading, WindowEmbeddings
+from xmc_tf.data.windows import WindowEmbeddings, WindowOptions
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import Scored, labels_of_rankers
 from xmc_tf.params import PredictionOptions
@@ -50,7 +50,7 @@ def embedded(model: LazyModelFolder, texts: Texts) -> np.ndarray:
 
 
 def windows_of(
-    model: LazyModelFolder, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
+    model: LazyModelFolder, texts: Texts, batch_tokens: int, reading: WindowOptions, quiet: bool = False
 ) -> Iterator[WindowEmbeddings]:
     """Yield the embeddings of the texts' windows, one group of texts at a time."""
     from xmc_tf.encoder import encode_windows, groups_of_documents

@@ -7,17 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import (
-    DOCUMENTS,
-    ENCODER,
-    FUSION,
-    HIERARCHY,
-    NAMES,
-    RANKER,
-    RANKERS_SCORE_NEW,
-    TRAINING,
-)
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, as_features
@@ -43,6 +32,16 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.store.models import (
+    DOCUMENTS,
+    ENCODER,
+    FUSION,
+    HIERARCHY,
+    NAMES,
+    RANKER,
+    TRAINING,
+    pecos_class,
+)
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -192,9 +191,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
                 model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names,
                 decide_on_head=not is_chosen(recipe),
             )  # fmt: skip
-            model.metadata = model.metadata.replace(
-                ensemble_method=stage.record["ensemble_method"], **{RANKERS_SCORE_NEW: True}
-            )
+            model.metadata = model.metadata.replace(ensemble_method=stage.record["ensemble_method"])
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:
@@ -346,8 +343,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         """Write a model that runs its encoder with ONNX Runtime and does not need TensorFlow.
 
         Example:
-            >>> model.export_onnx("served")
-            >>> load("served").best(["gradient of a sparse matrix"], k=3)
+            >>> model.export_onnx("in-onnx")
+            >>> load("in-onnx").best(["gradient of a sparse matrix"], k=3)
 
         Args:
             folder: the new model's folder.

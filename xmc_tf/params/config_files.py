@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
 from xmc_tf.params.base import unknown_key
 from xmc_tf.params.values import MisfitError, shown
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.json_files import read_json
+from xmc_tf.common.regular import existing_file
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
 from xmc_tf.params.flags import LONG, differing, override
 from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams

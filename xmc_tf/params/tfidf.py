@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.params.base import Params
 from xmc_tf.params.values import param_field
 
@@ -63,18 +63,6 @@ class TfidfParams(Params):
     def splits_scripts(self) -> bool:
         """Whether each character is a word in scripts that are written without spaces."""
         return self.language != AS_WRITTEN
-
-    @classmethod
-    def of_header(cls, header: Mapping[str, Any]) -> "TfidfParams":
-        """Return the parameters of a saved TF-IDF model. In version 1, words are used as written, without pieces.
-
-        Args:
-            header: the content of its ``params.json``.
-        """
-        given = header.get("params", {})
-        if header.get("version") == 1 and isinstance(given, dict):
-            given = {"language": AS_WRITTEN, "pieces": 0, **given}
-        return cls.from_json(given)
 
     @property
     def description(self) -> str:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.pipeline.row_blocks import RowBlocks
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import EMBEDDINGS
 
 if TYPE_CHECKING:
     from xmc_tf.data import TokenStore

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_range
-from xmc_tf.common.folders.checksums import check_content
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.pipeline.row_blocks import RowBlocks
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.store.checksums import check_file, record_files
 
 if TYPE_CHECKING:
     from xmc_tf.data import TokenStore
@@ -61,14 +60,14 @@ def with_frozen_layers(encoder: "Encoder", store: "TokenStore", stages: Stages, 
             return rows.view(stored)
 
         blocks.fill(states, stages.communicator)
-        crc, size = on_first_rank(stages.communicator, lambda: crc_of_range(path))
-        return {"bytes": size, "crc32": crc, "summary": f"{tokens:,} tokens × {encoder.dim}, {_megabytes(size)}"}
+        record = on_first_rank(stages.communicator, lambda: record_files(folder)[_FILE])
+        return {**record, "summary": f"{tokens:,} tokens × {encoder.dim}, {_megabytes(record['bytes'])}"}
 
     inputs = {"weights": _digest(encoder), "tokens": store.fingerprint, "precision": encoder.precision}
     stage = stages.run(name, make, inputs=inputs, by_all=True)
     path = stage.folder / _FILE
     fix = f"delete {stage.folder}, and run the command again"
-    on_first_rank(stages.communicator, lambda: check_content(path, stage.record, fix, all_bytes=stage.kept))
+    on_first_rank(stages.communicator, lambda: check_file(path, stage.record, fix, all_bytes=stage.kept))
     return store.with_states(read_npy(path, name="output of frozen layers").view(computed))
 
 

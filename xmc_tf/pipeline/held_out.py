@@ -10,8 +10,8 @@ from xmc_tf.data import Features, as_features
 from xmc_tf.fusion import (
     EvidenceChoice,
     HeldOutScores,
-    Obstacles,
     ScoreHeldOut,
+    SkipReasons,
     bounded_post_processor,
     choose_evidence,
     held_out_folds,
@@ -133,10 +133,10 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
         "" if averaged
         else "without label names, an encoder is trained on all documents (--probabilities true holds some out)"
     )  # fmt: skip
-    obstacles = Obstacles(
+    skip_reasons = SkipReasons(
         "" if names else "no label names", "--only-encoder, without rankers" if params.only_encoder else "", by_default
     )
-    return choose_evidence(params.probabilities, params.label_names, nr_documents, obstacles)
+    return choose_evidence(params.probabilities, params.label_names, nr_documents, skip_reasons)
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:

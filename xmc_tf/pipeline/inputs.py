@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import (
     Features,
@@ -25,7 +24,7 @@ from xmc_tf.data import (
 )
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.vocabularies import LabelHierarchy
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.label_names import NameDocuments
 from xmc_tf.params import (
     MatcherParams,
@@ -39,6 +38,7 @@ from xmc_tf.params import (
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import content_hash
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -192,10 +192,10 @@ class Recipe:
         return chain[0] if isinstance(chain, tuple) else chain
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> WindowOptions:
         """The options for reading documents with the encoder."""
         last = self.last_prediction
-        return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
+        return WindowOptions.of(last.truncate_length, last.long_texts, last.max_windows)
 
     @property
     def last_prediction(self) -> MatcherPredParams:

@@ -12,7 +12,7 @@ from xmc_tf.tree import LabelTree
 # The matcher's parameters that change how it computes or what it logs, but not its result.
 _WITHOUT_EFFECT = (
     "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
-    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
+    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir", "threshold",
 )  # fmt: skip
 
 
@@ -34,11 +34,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
 
 def with_effect(params: MatcherParams) -> dict[str, Any]:
     """Return the options that affect the result of a level."""
-    params = dataclasses.replace(params, threshold=MatcherParams.threshold)  # kept: existing work folders have it
-    found = {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
-    if params.train_layers == "all":
-        del found["train_layers"]  # existing work folders do not have it
-    return found
+    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 
 def without_reading(params: MatcherPredParams) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.params import Params, with_effect
 from xmc_tf.pipeline.waiting import on_first_rank

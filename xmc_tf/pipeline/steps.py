@@ -249,13 +249,12 @@ class TrainingSteps:
 
     def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """Train the rankers over the trees."""
-        # Renaming the key "wishes" would repeat the stage in existing work folders.
-        inputs = {"wishes": self.recipe.prediction.search}
+        inputs = {"overrides": self.recipe.prediction.search}
         return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """Train auxiliary rankers without the held-out documents. They have at most ``AUXILIARY_TREES`` trees."""
-        inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out), "version": 2}
+        inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out)}
         return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
 
     def _ranker_stage(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
@@ -14,6 +13,7 @@ from xmc_tf.pipeline.held_out import evidence_choice
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.steps import TrainingSteps
+from xmc_tf.store.models import NO_PROBABILITIES
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy

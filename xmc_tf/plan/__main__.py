@@ -9,9 +9,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.params import MatcherParams, add_flags, from_arguments
 from xmc_tf.params.choices import HEAD_PRECISIONS
+from xmc_tf.plan.estimate import estimate
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
 from xmc_tf.plan.stages import FineTuningOptions
-from xmc_tf.plan.summary import estimate
 
 _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training run.
 
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    a = parser().parse_args(argv, cli.GivenFlags())
+    a = parser().parse_args(argv)
     if a.encoder is None:
         a.refuse(*_OF_ENCODERS, where="for linear rankers", fix="add --encoder, or leave it out")
     if a.nr_splits < 2:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam, RowMeanAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam, RowMeanAdam
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.lanes import WIDTH
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines

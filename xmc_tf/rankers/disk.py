@@ -19,10 +19,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import RANKERS
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.rankers.layout.stored import (
@@ -31,10 +28,14 @@ from xmc_tf.rankers.layout.stored import (
     has_search,
     link_search,
     open_search,
+    search_records,
     stored_weights,
     write_search,
 )
 from xmc_tf.rankers.level import Level, UnreadWeights
+from xmc_tf.store.checksums import Records, verified
+from xmc_tf.store.models import RANKERS
+from xmc_tf.store.publishing import publish
 
 _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
@@ -46,7 +47,7 @@ def save_levels(
     """Write rankers to a folder atomically, or link their stored search layout. Older rankers in the folder are
     replaced, and other files are kept.
     """
-    with placed_folder(folder, RANKERS) as part:
+    with publish(folder, RANKERS) as part:
         write_parameters(levels, part)
         if stored is not None:
             link_search(stored, part)
@@ -87,21 +88,23 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Return the levels in a folder, and their search layout (None if there is none that can be used). With a layout,
-    weights are read and checked on first use.
+    """Return the levels in a folder, and their search layout (None if there is none). With a layout,
+    weights of PECOS's format are read and checked on first use.
     """
     folder = Path(folder)
-    later = has_search(folder)
+    records = Records.around(folder)
+    later = has_search(folder, records)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
-    # The files of a layout have checksums of their own.
-    with verified(folder, skip=(*SEARCH_ENDINGS, *(("W.npz",) if later else ())), archives=archives):
+    records = records or search_records(folder)
+    skip = ("W.npz",) if later else SEARCH_ENDINGS  # a layout may be deleted
+    with verified(folder, skip=skip, archives=archives, records=records):
         file = folder / "ranker" / "param.json"
         chain = _read(file, folder)
         depth, nr_features = _whole_number(chain, "depth", file), _whole_number(chain, "nr_features", file)
         files = [level_folder(folder, t) / "param.json" for t in range(depth)]
         params = [_read(file, folder) for file in files]
         biases = [_bias(param, file) for param, file in zip(params, files, strict=True)]
-        search = open_search(folder, biases) if later else None
+        search = open_search(folder) if later else None
         levels: list[Level] = []
         for t, (file, param, bias) in enumerate(zip(files, params, biases, strict=True)):
             shape = nr_features + (bias > 0), _whole_number(param, "nr_labels", file)

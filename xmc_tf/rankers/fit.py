@@ -24,7 +24,7 @@ from xmc_tf.rankers.kernels.emit import WeightColumns, join_columns, matrix_of_c
 from xmc_tf.rankers.kernels.layout import SMALL_SHARE, fill, measure
 from xmc_tf.rankers.layout.stored import ChunkTable, SearchWriter
 from xmc_tf.rankers.level import Level, UnreadWeights
-from xmc_tf.rankers.problems import LevelProblem, Levels, RankerData
+from xmc_tf.rankers.problems import LevelProblem, RankerData
 from xmc_tf.rankers.tasks import Instances, LevelTasks, level_tasks, solve_in_threads, solve_task, task_labels
 from xmc_tf.rankers.xlinear import XLinear
 
@@ -51,13 +51,12 @@ def train_trees(
     on ``threads`` nor on the other trees.
     """
     check_pair(X, Y)
-    params = params or RankerParams()
-    trees = [Levels(Y, chain, R, params, user_negatives) for chain in chains]
+    instances = Instances(X, params or RankerParams())
+    trees = [instances.levels(Y, chain, R, user_negatives) for chain in chains]
     preds = pred_params or [RankerPredParams()] * len(trees)
     level_preds: list[Sequence[LinearLevelPredParams]] = [
         per_level(one.hlm_args.model_chain, levels.depth) for one, levels in zip(preds, trees, strict=True)
     ]
-    instances = Instances(X)
     models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
     release_freed_memory()  # of earlier stages, which made the trees and held out documents
     for runs in zip_longest(*(levels.runs() for levels in trees)):
@@ -126,11 +125,11 @@ def train_streamed(
     """
     X = data.X
     check_pair(X, data.Y)
-    params, instances = params or RankerParams(), Instances(X)
+    instances = Instances(X, params or RankerParams())
     release_freed_memory()
     pred_params = pred_params or [RankerPredParams()] * len(folders)
     for tree, folder, own in zip(data.trees, folders, pred_params, strict=True):
-        levels = data.levels_of(tree, params)
+        levels = instances.levels(data.Y, tree.to_chain(), data.R, data.user_negatives)
         preds = per_level(own.hlm_args.model_chain, levels.depth)
         made: list[Level] = []
         with SearchWriter(folder) as writer:
@@ -214,12 +213,10 @@ def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first
     weights = join_columns([part._replace(labels=at) for part, at in zip(solved, places, strict=True)], len(labels))
     sizes = instances.nr_sparse, instances.dense.shape[1], SMALL_SHARE
     count, indptr, columns = last - first, children - children[0], np.arange(len(labels), dtype=np.int32)
-    table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64))
     measure(*weights[:2], indptr, columns, *sizes, 0, count, table.rows, table.lengths)
     start = np.concatenate([[0], np.cumsum(table.lengths)])
     words = np.zeros(start[-1], np.int32)
-    fill(
-        *weights, indptr, columns, *sizes, 0, count, problem.bias,
-        start, words, words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
-    )  # fmt: skip
+    views = words, words.view(np.float32), words.view(np.uint8)
+    fill(*weights, indptr, columns, *sizes, 0, count, problem.bias, start, *views)
     return _Piece(table, words, len(labels), len(weights[1]))

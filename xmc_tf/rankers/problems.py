@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features
 from xmc_tf.params import (
     LinearChainPredParams,
@@ -278,11 +278,3 @@ class RankerData:
     trees: Sequence[LabelTree]
     R: spmatrix | None = None  # relevance of the positives, for cost-sensitive training
     user_negatives: Mapping[int, spmatrix] | None = None  # keys: see `user_matching`
-
-    def levels(self, params: RankerParams) -> list[Levels]:
-        """Return the training problems of each tree."""
-        return [self.levels_of(tree, params) for tree in self.trees]
-
-    def levels_of(self, tree: LabelTree, params: RankerParams) -> Levels:
-        """Return the training problems of one tree."""
-        return Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives)

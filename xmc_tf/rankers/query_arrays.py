@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.features import Features
 
 

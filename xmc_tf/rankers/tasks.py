@@ -4,23 +4,24 @@ same in every mode of training.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import local
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from scipy.sparse import spmatrix
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.lanes import WIDTH, aligned_zeros
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
-from xmc_tf.params import LinearLevelParams
+from xmc_tf.params import LinearLevelParams, RankerParams
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import SolverSettings, gather
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.problems import LevelProblem, Levels
 from xmc_tf.rankers.query_arrays import kernel_form
 
 Result = TypeVar("Result")
@@ -45,13 +46,21 @@ class LevelTasks(NamedTuple):
 class Instances:
     """The training features in the form that kernels read, shared by all threads. Memory-mapped arrays stay mapped."""
 
-    def __init__(self, X: Features) -> None:
+    def __init__(self, X: Features, params: RankerParams) -> None:
+        self.params = params
         self.nr_rows, self.nr_sparse = X.nr_rows, X.nr_sparse
         self.indptr, self.indices, self.data, self.dense = kernel_form(X)
         self.dense_square = np.zeros(0, np.float32)
         if X.dense is not None:
             self.dense_square = np.einsum("ij,ij->i", X.dense, X.dense)
         self._scratch = local()
+
+    def levels(
+        self, Y: spmatrix, chain: Sequence[spmatrix] | None, R: spmatrix | None = None,
+        user_negatives: Mapping[int, spmatrix] | None = None,
+    ) -> Levels:  # fmt: skip
+        """Return a tree's training problems. All trainings make them here, so that none can miss a parameter."""
+        return Levels(Y, chain, R, self.params, user_negatives)
 
     @property
     def entries(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from xmc_tf.rankers.disk import load_levels, save_levels
 from xmc_tf.rankers.kernels.layout import Chunks
 from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.rankers.kernels.search import score_paths, search
-from xmc_tf.rankers.layout.stored import StoredSearch, build_chunks, damaged, warn_of_damage, with_children
+from xmc_tf.rankers.layout.stored import StoredSearch, build_chunks, with_children
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
 
@@ -202,21 +202,6 @@ class XLinear:
         """Whether the search layout on disk is the only copy of the weights, and predictions are not restricted."""
         return self._stored is not None and self._stored.alone and self._all_levels is None
 
-    def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
-        """Call ``run`` with the chunks. If the stored layout is damaged, build the chunks from the weights and call
-        ``run`` again, or raise an error if there is no other copy of the weights.
-        """
-        chunks = self.chunks(nr_dense, threads)
-        run(chunks)
-        if chunks.damaged[0]:
-            if (stored := self._stored) is not None:
-                error = damaged(stored.folder)
-                if stored.alone:
-                    raise error
-                warn_of_damage(stored.folder, error.problem)
-            self._stored = self._chunks = None
-            run(self.chunks(nr_dense, threads))
-
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to ``labels`` (None: no restriction). The search visits only the nodes above them."""
         levels = self._all_levels or self.levels
@@ -285,7 +270,7 @@ class XLinear:
                 for future in [pool.submit(part, at, min(at + step, n)) for at in range(0, n, step)]:
                     future.result()
 
-        self._with_chunks(X.nr_dense, count, run)
+        run(self.chunks(X.nr_dense, count))
         return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
@@ -300,7 +285,7 @@ class XLinear:
         out = np.empty(len(paths.chunk), np.float32)
         nodes = paths.indptr, paths.chunk, paths.child, paths.parent
         arguments = (*kernel_form(X), *nodes, self._posts(post_processor), out)
-        self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))
+        score_paths(self.chunks(X.nr_dense), *arguments)
         last = paths.indptr[-1]
         own = slice(last[0], last[-1])
         result = csr_matrix((out[own], paths.node[own], last - last[0]), shape=selected.shape)

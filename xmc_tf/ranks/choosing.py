@@ -111,11 +111,11 @@ def _with_nccl(world: Communicator, reason: str) -> tuple[Communicator, str]:
 
     Ranks agree over mpi4py, which must be loaded first (see ``mpi.py``), and is not used any more beside Horovod.
     """
-    obstacles = world.allgather(_obstacle_to_nccl())
-    if _NOT_BY_HOROVODRUN in obstacles:
+    skip_reasons = world.allgather(_obstacle_to_nccl())
+    if _NOT_BY_HOROVODRUN in skip_reasons:
         return world, reason
-    if found := sorted(set(filter(None, obstacles))):
-        ranks = "" if all(obstacles) else f" (rank {next(r for r, one in enumerate(obstacles) if one)})"
+    if found := sorted(set(filter(None, skip_reasons))):
+        ranks = "" if all(skip_reasons) else f" (rank {next(r for r, one in enumerate(skip_reasons) if one)})"
         return world, f"{reason}, by horovodrun; not Horovod, because there is {' or '.join(found)}{ranks}"
     from xmc_tf.ranks.horovod_backend import HorovodCommunicator
 

@@ -2,11 +2,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.locks import folder_lock
-from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.kinds import FolderKind
+from xmc_tf.store.publishing import claimed_folder, folder_lock
 
 
 @contextmanager

@@ -15,11 +15,11 @@ class SharedScan:
         hosts = communicator.allgather(communicator.host)
         self._here = [rank for rank, host in enumerate(hosts) if host == communicator.host]
 
-    def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Call ``look`` with this rank's part and the number of parts on its host.
+    def map(self, function: Callable[[int, int], Found]) -> list[Found]:
+        """Call ``function`` with this rank's part and the number of parts on its host.
 
         Return the results of all parts, in order. An error on one rank is raised on all.
         """
         place, count = self._here.index(self._communicator.rank), len(self._here)
-        everyones = self._communicator.allgather(run_on_all_ranks(self._communicator, lambda: look(place, count)))
+        everyones = self._communicator.allgather(run_on_all_ranks(self._communicator, lambda: function(place, count)))
         return [everyones[rank] for rank in self._here]

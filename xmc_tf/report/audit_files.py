@@ -6,18 +6,18 @@ from pathlib import Path
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
 from xmc_tf.audit.data import DUPLICATES, MISSING, NOUNS, SAME_LABELS, SILENT_NAME, WRONG
-from xmc_tf.common.files.atomic import atomic_files
 from xmc_tf.report.page.elements import Cell, Table, clean, name
 from xmc_tf.report.page.page import GENERATOR, render
 from xmc_tf.report.writing import write_csv
+from xmc_tf.store.files import atomic_files
 
 FINDINGS, PAGE = "findings.csv", "audit.html"
-AUDIT_FILES = {FINDINGS: ",".join(HEADER), PAGE: GENERATOR}  # with a text by which each is recognised
+AUDIT_FILES = {FINDINGS: ",".join(HEADER[:-2]), PAGE: GENERATOR}  # with a text by which each is recognised
 _CSV_TEXT, _PAGE_TEXT = 200, 160  # characters
 _SHOWN = 200
 _HINTS = {
-    "sure": "How likely the finding is right",
-    "gain": "Number of labels of documents that are expected to become right",
+    "strength": "Strength of the evidence; it orders findings and is not the probability that they are right",
+    "gain": "The strength times the number of labels of documents that would change",
 }
 _OF_LABEL = ("document", "label", "text", "why")
 _TEXTS = {
@@ -66,13 +66,13 @@ def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
         values: dict[str, object] = {
             "accept": "", "kind": one.kind, "row": one.row, "document": document, "label": label,
             "label_id": identifier, "text": audit.text_of(one)[:_CSV_TEXT], "other": other, "why": one.why,
-            "sure": f"{one.sure:.3f}", "gain": f"{one.gain:.3f}",
+            "strength": f"{one.strength:.3f}", "gain": f"{one.gain:.3f}",
         }  # fmt: skip
         yield [values[column] for column in HEADER]
 
 
 def _table(audit: Audit, kind: str) -> Table:
-    numbers = ["sure"] if kind in (MISSING, WRONG) else ["sure", "gain"]  # of a single label, both are the same
+    numbers = ["strength"] if kind in (MISSING, WRONG) else ["strength", "gain"]  # of a single label, both are the same
     title, identifier = NOUNS[kind][1].capitalize(), f"{kind.replace(' ', '')}-table"
     rows = [_cells(audit, one, numbers) for one in audit.of_kind(kind)[:_SHOWN]]
     return Table(

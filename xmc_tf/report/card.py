@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
 from xmc_tf.report.report import Report
+from xmc_tf.store.files import atomic_file
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = ("P", "R", "nDCG", "PSP")

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
@@ -88,8 +88,9 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
     training = vstack([store.labels(one) for one in used], format="csr")
     settings = {
         "model": folders[0], "data set": store.path, "split": split, "labels per document": arguments.only_topk,
-        **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
     }  # fmt: skip
+    if header.exists():
+        settings["features"] = TfidfParams.from_json(read_json(header).get("params", {})).description
     return ReportInputs(
         arguments.title or f"{folders[0].name or 'model'}: {split} documents of {store.path.name}",
         over_all_labels(store.labels(split), len(column), None), predictions[0], names=list(column), texts=texts,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable_json
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
@@ -40,7 +40,7 @@ LabelledRows: TypeAlias = tuple[list[str], list[list[str]], list[str]]
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
-def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
+def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> cli.Parser:
     parser = cli.make_parser(module, description, epilog=epilog)
     add = parser.add_argument
     add("table", nargs="?", metavar="TABLE", help="table of texts and labels that a model (-m) is measured on")
@@ -90,7 +90,7 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
     return parser
 
 
-def evaluate(args: argparse.Namespace) -> None:
+def evaluate(args: cli.GivenFlags) -> None:
     pecos = args.layout == "pecos" and not args.json
     ks = _cut_offs(args.topk or (str(PECOS_TOPK) if pecos else "1,3,5"))
     if pecos and ks != tuple(range(1, len(ks) + 1)):
@@ -144,10 +144,8 @@ def _single_label_text(inputs: ReportInputs) -> str:
     return "\n\n".join(blocks)
 
 
-def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
-    refuse_without_table(
-        args, {"label_column": "--label-column", "label_separator": "--label-separator", "rows": "--rows"}
-    )
+def _of_files(args: cli.GivenFlags, shared: dict[str, Any]) -> ReportInputs:
+    refuse_without_table(args, "label_column", "label_separator", "rows")
     if missing := [flag for flag, value in (("-y", args.truth_path), ("-p", args.pred_path)) if not value]:
         raise InputError(
             f"{' and '.join(missing)} missing",
@@ -201,19 +199,14 @@ def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
     )  # fmt: skip
 
 
-def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> ReportInputs:
+def _of_table(args: cli.GivenFlags, k: int, shared: dict[str, Any]) -> ReportInputs:
     """Return the report inputs for a labelled table. Labels that are unknown to the model count as misses."""
     from xmc_tf.models.documents import labelled_rows
     from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
     from xmc_tf.models.loading import load
     from xmc_tf.models.results import over_all_labels
 
-    files = {
-        "-y": args.truth_path, "-p": args.pred_path, "-t": args.text_path, "--train-labels": args.train_labels,
-        "--labels": args.labels, "--ensemble": args.ensemble,
-    }  # fmt: skip
-    if found := [flag for flag, value in files.items() if value]:
-        raise InputError(f"a table and {', '.join(found)} cannot be combined", fix="leave out either side")
+    args.refuse("truth_path", "pred_path", "text_path", "train_labels", "labels", "ensemble", where="with a table")
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
     if len(args.tags or ()) > 1:

@@ -8,9 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.common.files.atomic import atomic_files
-from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import Named, check_output_folder, check_output_path
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.report.card import write_card
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
@@ -19,6 +17,8 @@ from xmc_tf.report.report import Report, make_report
 from xmc_tf.report.sections.examples import Example
 from xmc_tf.report.sections.scores import Point
 from xmc_tf.report.sections.summary import sentences
+from xmc_tf.store.files import atomic_files
+from xmc_tf.store.outputs import Named, check_output_folder, check_output_path
 
 PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
 _LABELS_HEADER = [

@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Sequence
 
-from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_flags
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.outputs import refuse_model_folder
 
 _DESCRIPTION = """Export a sequence model as a SavedModel that TensorFlow Serving loads without this package.
 

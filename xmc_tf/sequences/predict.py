@@ -12,18 +12,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.files.marks import PREDICTIONS
-from xmc_tf.common.files.outputs import check_output_path
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable_json
+from xmc_tf.common.regular import existing_file
 from xmc_tf.params import add_flags
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.folder import PreparedFolder
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.outputs import PREDICTIONS, check_output_path
 
 _DESCRIPTION = """Predict the next items of histories, the best first.
 

@@ -8,13 +8,13 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_flags, truth, with_config
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
+from xmc_tf.store.outputs import refuse_other_folder
 from xmc_tf.tables.reading.options import SourceOptions
 
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite")

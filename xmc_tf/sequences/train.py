@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.content import content_hash
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.placing import named_folder
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -24,6 +22,8 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
 from xmc_tf.sequences.data.folder import HEADER, PreparedFolder
+from xmc_tf.store.files import content_hash
+from xmc_tf.store.publishing import named_folder
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the next item of a history.

@@ -13,17 +13,17 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.row_wise.adam import RowAdam
+from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.optimizer import Position, Schedule, TrainedVariables, decays
-from xmc_tf.matcher.progress import Course, StepMeter
+from xmc_tf.matcher.progress import StepMeter, StepStatistics
 from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING
 from xmc_tf.sequences.model.recommender import Recommender
+from xmc_tf.store.files import log_folder
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class TrainingReport:
             with self._writer.as_default():
                 tf.summary.text("parameters", "\n".join(["| parameter | value |", "| --- | --- |", *rows]), step=0)
 
-    def steps(self, step: int, course: Course) -> None:
+    def steps(self, step: int, course: StepStatistics) -> None:
         """Report the steps since the last report. ``course`` counts sequences as documents, and items as tokens."""
         if self._silent:
             return

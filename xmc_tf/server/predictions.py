@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from xmc_tf.common.errors import InputError
 from xmc_tf.server.access import AllowedHosts
 from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
-from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
+from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_about_model, answer_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ class Predictions:
         if len(question.texts) > self._max_waiting:
             raise RefusedError(413, f"too many texts in one request: at most {self._max_waiting:,}")
         if question.signature == "about":
-            return as_json(200, numbers_of(question, self._numbers(version)))
+            return as_json(200, answer_about_model(question, self._numbers(version)))
         k = self._k(question, version)
         restricted = await asyncio.to_thread(version.only, question.only_labels) if question.only_labels else version
         assert self._batcher is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import MODEL_HEADER
-from xmc_tf.common.folders.model_parts import DOCUMENTS, FOLDERS, TRAINING
 from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.store.checksums import MODEL_HEADER
+from xmc_tf.store.models import DOCUMENTS, FOLDERS, TRAINING
 
 _LOG = logging.getLogger(__name__)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT)

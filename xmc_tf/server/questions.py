@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 
 # Signature -> its inputs.
 SIGNATURES = {"serving_default": ("text",), "top_k": ("text", "k"), "about": ("text",)}
@@ -128,7 +128,7 @@ def answer_of(
     return {"outputs": {key: [row[key] for row in rows] for key in ("labels", "scores", "names")}}
 
 
-def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
+def answer_about_model(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
     """Return the response to the signature ``about``, which repeats the same numbers for each text."""
     if question.by_row:
         return {"predictions": [numbers] * len(question.texts)}

@@ -88,8 +88,8 @@ class ServedModel:
     def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
         """Load a newer version if there is one, and report "loaded" or "failed". Return whether the version changed.
 
-        If loading fails, the old version stays in use. The new folder may still be incomplete, so it is tried again
-        once it has changed since the failure and then stayed the same between two checks.
+        If loading fails, the old version stays in use. A folder that was just found, or changed meanwhile, may be
+        incomplete: it is tried again once it has stayed the same between two checks. Then its failure is reported.
         """
         with self._refreshing:
             found = self._newest()
@@ -99,10 +99,13 @@ class ServedModel:
             is_changing, self._state = state != self._state, state
             if self._failed is not None and (is_changing or state == self._failed):
                 return False
-            self._failed = state
             try:
                 version = self._loaded(found)
             except (InputError, OSError) as error:
+                if is_changing or state_of(found.folder) != state:
+                    self._failed = ()  # it is not complete yet
+                    return False
+                self._failed = state
                 _LOG.error("version %s is not served until its folder changes: %s", found.version, error)
                 report("failed")
                 return False

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.common.progress import Progress
 from xmc_tf.serving.local import as_matrix

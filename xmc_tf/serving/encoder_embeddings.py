@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.windows import Reading
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.encoder.network.packed_layout import rounded_up
 from xmc_tf.serving.query import Dense, TextWindows, required
@@ -17,7 +17,7 @@ WINDOWS_AT_ONCE = 256
 class EncoderEmbeddings:
     """Embeddings of texts by an encoder. If the tokenizer cannot run in the graph, callers send token ids."""
 
-    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
+    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: WindowOptions, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
         padded = tf.TensorSpec([None, None], tf.int32)
         self.inputs: Mapping[str, tf.TensorSpec] = {"token_ids": padded, "token_mask": padded}

@@ -19,9 +19,6 @@ with muted_stderr():
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import checksum_of, record_files
-from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, SERVING
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
 from xmc_tf.fusion import decide
@@ -39,6 +36,9 @@ from xmc_tf.serving.search import LevelSearch, MeanSearch, TreeSearch
 from xmc_tf.serving.signatures import Answers, Signatures
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, example_texts, write_warmup
+from xmc_tf.store.checksums import checksum_of, record_files
+from xmc_tf.store.models import ABOUT, EXPORT, SERVING
+from xmc_tf.store.publishing import publish
 
 _KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
 _OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
@@ -120,7 +120,7 @@ def export_model(
     trees = trees_of(ranker)
     _check_several_trees(trees, options)
     beams = _beams(trees[0], options)
-    with placed_folder(folder, EXPORT) as part:
+    with publish(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
         levels, searches = list[list[Arrangement]](), list[TreeSearch]()
         for number, tree in enumerate(trees):

@@ -36,7 +36,7 @@ class FusedSearch(tf.Module):
             self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
             if fusion.centers is not None:
                 self.centers = tf.Variable(fusion.centers.vectors, trainable=False, name="label_centers")
-        self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names_are_documents
+        self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names
         self._weights, self._new_weights, self._rank_weights = fusion.weights, fusion.new_weights, fusion.rank_weights
         self._typical, self._nr_documents = fusion.typical, fusion.nr_documents
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
@@ -78,8 +78,6 @@ class FusedSearch(tf.Module):
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
             mention = _aligned(mentions, keys)
             match_precision = tf.cast(mention.precision, tf.float64)
-            if not self._names_are_documents:  # the other fields were no evidence then
-                mention = GraphMentions(*(tf.zeros_like(column) for column in mention))
             similarity = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
             scarcity = tf.zeros([count], tf.float64) if information is None else self._scarcity(information)
             candidates = CandidateNumbers(
@@ -113,8 +111,6 @@ class FusedSearch(tf.Module):
 
     def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
         """Return the keys of the mentions that make their labels candidates, as in ``Fusion._candidates``."""
-        if not self._names_are_documents:
-            return tf.boolean_mask(mentions.keys, mentions.precision > 0)
         labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)
         return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 

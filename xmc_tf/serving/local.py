@@ -8,12 +8,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import Records, checksum_of, is_unchanged, verified
-from xmc_tf.common.folders.model_parts import ABOUT, SERVING
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.progress import Progress
+from xmc_tf.store.checksums import Records, checksum_of, is_unchanged, verified
+from xmc_tf.store.models import ABOUT, SERVING
 
 
 class LocalModel:

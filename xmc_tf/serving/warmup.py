@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.protobuf import field
+from xmc_tf.store.files import atomic_file
 
 # Messages are encoded by hand, because TensorFlow does not have `PredictionLog` of tensorflow_serving.apis.
 # tests/serving/test_command.py reads them with TensorFlow Serving's own parser.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgpack
 
-from xmc_tf.common.files.content import content_hash
 from xmc_tf.common.progress import Progress
+from xmc_tf.store.files import content_hash
 from xmc_tf.tables.reading.records import TableReader, TableRow
 from xmc_tf.tables.store import TableStore
 

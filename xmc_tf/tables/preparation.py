@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.content import content_hash
-from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS as VOCABULARIES
-from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
+from xmc_tf.store.files import content_hash
+from xmc_tf.tables.column_choice import SAMPLE, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.identity import content_of, store_contents
 from xmc_tf.tables.label_cells import FASTTEXT, USUAL_UNLABELLED, spellings
 from xmc_tf.tables.reading.line_formats import FastTextLines
@@ -31,15 +32,6 @@ from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows, names_of_labels
 
 _LOG = logging.getLogger(__name__)
-_LATER = (
-    "same_text",
-    "indicators",
-    "whole",
-    "more_labels",
-    "keep_na",
-    "fold",
-    "html",
-)  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _SHOWN = 5  # bad rows in a message
@@ -109,8 +101,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     labels = (one for row in sample if not columns.fault(row) for one in columns.labels_of(row))
     if isinstance(source, FastTextLines) and (kept := next((one for one in labels if "_" in one), None)):
         guesses = [*guesses, f"labels keep their '_', such as {kept!r}; only the prefix {FASTTEXT} is removed"]
-    # Fields that later versions added are left out if they are empty, so that earlier data sets stay valid.
-    chosen = {name: value for name, value in asdict(columns).items() if value or name not in _LATER}
+    chosen = asdict(columns)
     if options.columns.ids is None:  # the names of the columns tell which one is guessed
         del chosen["ids"]
     wanted = {"source": identity, "columns": chosen}
@@ -183,8 +174,8 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     before, named = store.meta("source") or {}, store.meta("table")
     if name is None:  # a DataFrame, which is recognized by its columns
         same_name = named is None and list(source.get("columns", ())) == before.get("columns")
-    else:  # earlier versions stored no names of tables
-        same_name = named == name or (named is None and "checksum" in before)
+    else:
+        same_name = named == name
     return not same_name and source.get("content", "") != before.get("content")
 
 
@@ -271,7 +262,7 @@ def _identity(source: TableReader, options: PrepareOptions) -> dict[str, Any]:
         if path.suffix.lower() in VOCABULARIES:  # by which the same content is read in another way
             about["label names"].append(path.suffix.lower())
     elif source.label_names:
-        about["label names"] = "of the table"  # earlier versions left them out
+        about["label names"] = "of the table"
     return about
 
 
@@ -312,8 +303,7 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> N
     bad = sum(reasons.values())
     if not bad:
         return
-    # Several rows may be one document. Data sets of earlier versions lack the number of rows.
-    total = store.meta("rows") or bad + store.count()
+    total = store.meta("rows")  # several may be one document
     unreadable = bad - sum(reasons[reason] for reason in (NO_TEXT, NO_LABEL))
     first = one("SELECT line, reason, start FROM bad_rows ORDER BY rowid LIMIT ?", (_SHOWN,)).fetchall()
     listed = "; ".join(f"line {line:,}: {reason}: {start[:40]!r}" for line, reason, start in first)

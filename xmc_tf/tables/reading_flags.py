@@ -1,9 +1,8 @@
 """Flags for reading the cells of a table."""
 
 import argparse
-from collections.abc import Mapping
 
-from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.params import truth
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
 from xmc_tf.tables.reading.options import KINDS, SourceOptions
@@ -36,13 +35,12 @@ def labelled_columns(arguments: argparse.Namespace, trained: TrainedColumns | No
     return ColumnOptions(texts, arguments.label_column, arguments.label_separator, trained=trained)
 
 
-def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str]) -> None:
-    """Raise an error if table flags are set without a table. ``more`` maps additional attributes to their flags."""
-    flags = {name: f"--{name.replace('_', '-')}" for name in ("format", "encoding", "separator", "header")}
-    flags |= {"sqlite_table": "--table", "text_column": "--text-column", **more}
-    if found := [flag for name, flag in flags.items() if getattr(arguments, name) is not None]:
-        problem, expected = f"{', '.join(found)}: there is no table", "a table, such as a CSV file"
-        raise InputError(problem, expected=expected, fix="leave out the flags for tables")
+def refuse_without_table(arguments: GivenFlags, *more: str) -> None:
+    """Raise an error if a flag for tables, or one named in ``more``, is given without a table."""
+    arguments.refuse(
+        "format", "encoding", "separator", "header", "sqlite_table", "text_column", *more, needs="a table",
+        expected="a table, such as a CSV file", fix="leave out the flags for tables",
+    )  # fmt: skip
 
 
 def source_options(arguments: argparse.Namespace) -> SourceOptions:

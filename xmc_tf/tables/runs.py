@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
 _COLUMNS = ("id", "began", "seconds", "command", "model")
@@ -41,7 +41,7 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
     documents: dict[str, int] = field(default_factory=dict)  # number by split
     labels: int = 0  # number of labels
-    data: str = ""  # a hash of what decides the data set, which may be read or divided again; "" in earlier versions
+    data: str = ""  # a hash of what decides the data set, which may be read or divided again
     id: int = 0  # 0 before it is recorded
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file, remove_leftovers
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.text import LazyTexts
+from xmc_tf.store.files import atomic_file, remove_leftovers
 from xmc_tf.tables.columns import Columns, TrainedColumns
 from xmc_tf.tables.connections import OTHER_PLACE, connected, require_folder, write_error
 from xmc_tf.tables.splits import SPLITS

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
+from xmc_tf.store.files import atomic_file
 from xmc_tf.tables.columns import Columns
 from xmc_tf.tables.label_cells import folded
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow

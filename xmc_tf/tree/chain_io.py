@@ -7,11 +7,11 @@ from pathlib import Path
 from scipy.sparse import issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import CHAIN
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import CHAIN
+from xmc_tf.store.publishing import publish
 from xmc_tf.tree.label_tree import LabelTree, cluster_matrix, upper_splits
 
 CONFIG = "config.json"
@@ -37,7 +37,7 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
     """Write a label tree atomically as PECOS's folder of matrices (float32, CSC). Other files there are kept."""
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
-    with placed_folder(path, CHAIN) as folder:
+    with publish(path, CHAIN) as folder:
         matrices = tree.to_chain()
         (folder / CONFIG).write_text(json.dumps({"len": len(matrices)}), encoding="utf-8")
         for t, matrix in enumerate(matrices):

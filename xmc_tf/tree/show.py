@@ -9,16 +9,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.outputs import check_output_path
-from xmc_tf.common.folders.checksums import MODEL_HEADER
-from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.params import TfidfParams, add_flags, add_model_place, model_place
+from xmc_tf.store.checksums import MODEL_HEADER
+from xmc_tf.store.files import atomic_file
+from xmc_tf.store.models import FUSION, FUSION_HEADER, NO_PROBABILITIES
+from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
@@ -169,7 +169,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _about(model: Path) -> list[str]:
     """Return lines that describe the features and the scores of a model."""
     header, scores = model / "features" / "params.json", _about_scores(model)
-    features = [f"features: {TfidfParams.of_header(read_json(header)).description}"] if header.exists() else []
+    params = TfidfParams.from_json(read_json(header).get("params", {})) if header.exists() else None
+    features = [] if params is None else [f"features: {params.description}"]
     return [*features, *([f"scores: {scores}"] if scores else [])]
 
 
@@ -181,9 +182,8 @@ def _about_scores(model: Path) -> str:
         if not documents:
             return "from rankers and label names; too few documents could be held out to learn probabilities"
         learned_from = f"probabilities, learned from {documents:,} held-out documents"
-        if error is None:
-            return learned_from
-        return f"{learned_from}; on these, they differ from the share of right labels by {100 * error:.1f} points"
+        differ = "on these, they differ from the share of right labels by"
+        return learned_from if error is None else f"{learned_from}; {differ} {100 * error:.1f} points"
     if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
         return f"no probabilities: {why}"
     return ""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.process.cache_folder import cache_folder
 from xmc_tf.words.kernels import keys_of_words
 

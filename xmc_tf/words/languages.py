@@ -54,16 +54,7 @@ _SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 def languages_of(texts: "Texts") -> tuple[str, ...]:
     """Detect the languages of a sample of texts, most frequent first; return () if they are unclear."""
-    count = min(_SAMPLE, len(texts))
-    # A random text of each stretch, because languages may alternate.
-    random = Random(0)
-    rows = [int((stretch + random.random()) * len(texts) / count) for stretch in range(count)]
-    sample = []
-    for text in (texts[row] for row in rows):
-        if isinstance(text, bytes):
-            sample.append(text[: 4 * _LONGEST].decode("utf-8", "replace")[:_LONGEST])
-        elif isinstance(text, str):  # errors in texts are reported where they are read
-            sample.append(text[:_LONGEST])
+    sample = sample_of(texts, _SAMPLE)
     if sum(map(len, sample)) < _LEAST_TEXT:
         return ()
     from py3langid import classify  # it takes a second to load
@@ -73,6 +64,20 @@ def languages_of(texts: "Texts") -> tuple[str, ...]:
     total = sum(counts.values())
     found = {code: count for code, count in counts.most_common() if count >= _LEAST_SHARE * total}
     return tuple(found) if sum(found.values()) >= _LEAST_SURE * total else ()
+
+
+def sample_of(texts: "Texts", most: int) -> list[str]:
+    """Return the beginnings of ``most`` texts, a random one of each stretch, because languages may alternate."""
+    count = min(most, len(texts))
+    random = Random(0)
+    rows = [int((stretch + random.random()) * len(texts) / count) for stretch in range(count)]
+    sample = []
+    for text in (texts[row] for row in rows):
+        if isinstance(text, bytes):
+            sample.append(text[: 4 * _LONGEST].decode("utf-8", "replace")[:_LONGEST])
+        elif isinstance(text, str):  # errors in texts are reported where they are read
+            sample.append(text[:_LONGEST])
+    return sample
 
 
 def chosen_languages(setting: str, texts: "Texts") -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.words.dictionaries import NO_ENDINGS, Endings, Strings, dictionary_languages, load_dictionary
 from xmc_tf.words.kernels import OWN, LexiconArrays, key_table
 
@@ -64,6 +64,21 @@ class Lexicon:
         """The arrays of the lexicon in the form that the compiled kernels expect."""
         held = {name: kernel_view(array, array.dtype) for name, array in self.to_arrays().items()}
         return LexiconArrays(key_table(held.pop("forms")), **held)
+
+    def without(self, words: Sequence[str]) -> "Lexicon":
+        """Return a copy in which some words, given in lower case, are their own lemmas."""
+        if not words:
+            return self
+        own = Strings.of([word.encode() for word in words])
+        keys = own.keys()
+        forms = np.union1d(self.forms, keys)
+        lemma_of = np.empty(len(forms), np.int32)
+        lemma_of[np.searchsorted(forms, self.forms)] = self.lemma_of
+        lemma_of[np.searchsorted(forms, keys)] = len(self.lemma_keys) + np.arange(len(keys))
+        lemma_keys = np.concatenate([self.lemma_keys, keys])
+        return dataclasses.replace(
+            self, forms=forms, lemma_of=lemma_of, lemma_keys=lemma_keys, texts=(*self.texts, own)
+        )
 
     def reduced(self, keys: np.ndarray) -> "Lexicon":
         """Return the part that a model needs: forms for which the key itself or the lemma's key is in ``keys``."""

@@ -16,8 +16,9 @@ from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.rankers.distributed.training import train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.problems import Levels
+from xmc_tf.rankers.problems import RankerData
 from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.tree import LabelTree
 
 LIMIT, DIMENSIONS, DOCUMENTS = 96 << 20, 250, 2000
 params = RankerParams.from_json({"hlm_args": {"model_chain": {"threshold": 0.0, "max_iter": 2}}})
@@ -50,7 +51,7 @@ if how == "in memory":
 else:
     work = open_work_folder(communicator, folder / "model", "k" * 64)
     (model,) = train_trees_over_ranks(
-        communicator, work, X, lambda: [Levels(Y, chain, None, params, None)],
+        communicator, work, RankerData(X, Y, [LabelTree.from_chain(chain)]), params,
         pred_params=[RankerPredParams()], threads=1,
     )  # fmt: skip
 print(json.dumps({"limit": LIMIT, "weights": 8 * model.nr_weights}))

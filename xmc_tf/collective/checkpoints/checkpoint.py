@@ -19,7 +19,7 @@ from xmc_tf.collective.checkpoints.manifest import (
 )
 from xmc_tf.collective.checkpoints.packed_arrays import ArraySource, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, check_shard, read_rows, write_shard
-from xmc_tf.collective.dynamic_tables.forms import loading_forms, saved_forms
+from xmc_tf.collective.dynamic_tables.saving import loading_forms, saved_forms
 from xmc_tf.collective.tables.table import ShardedTable, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator

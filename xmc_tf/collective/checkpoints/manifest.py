@@ -3,20 +3,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_rows, write_shard
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import checksum_of, is_unchanged
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.serialization import register
+from xmc_tf.store.checksums import checksum_of, is_unchanged
+from xmc_tf.store.files import atomic_file
 
 MANIFEST = "manifest.json"
-VERSION = 3  # 2: of version 0.2, with the arrays of Keras 2's optimizers
+VERSION = 3
 _AGAIN = "copy it again, or go back to an earlier checkpoint"
 
 
@@ -56,31 +55,25 @@ def read_manifest(folder: str | Path) -> Manifest:
         )
     try:
         content = read_json(path, expected="the manifest of a checkpoint", fix=_AGAIN)
-        version = content["version"]
-        if version not in (1, 2, VERSION):
+        if content["version"] != VERSION:
             raise InputError(
-                f"{path} has an unknown version",
-                expected=f"at most {VERSION}",
-                received=f"{version}",
-                fix="use the newer xmc_tf that wrote it",
-            )
-        if is_unchanged(content) is False:
+                f"{path} was not written by this version of xmc_tf", expected=f"version {VERSION}",
+                received=str(content["version"]), fix="remove the folder, and train from the beginning",
+            )  # fmt: skip
+        if not is_unchanged(content):
             raise InputError(
                 f"{path} has changed since it was saved", expected=f"checksum {content['checksum']}",
                 received=checksum_of(content), fix=_AGAIN,
             )  # fmt: skip
-        content.pop("checksum", None)  # checkpoints of version 0.2 have none
+        del content["checksum"]
         tables = {}
         for name, entry in content.pop("tables").items():
             slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
             values = [ShardFile(**shard) for shard in entry["values"]]
             tables[name] = SavedTable(entry["rows"], entry["dim"], values, slots)
         entry = content.pop("replicated")
-        if version == 1:
-            replicated = _from_version_1(entry)
-        else:
-            arrays = {name: SavedArray(**array) for name, array in entry["arrays"].items()}
-            replicated = Packed(dict(entry["files"]), arrays)
+        arrays = {name: SavedArray(**array) for name, array in entry["arrays"].items()}
+        replicated = Packed(dict(entry["files"]), arrays)
         manifest = Manifest(tables=tables, replicated=replicated, **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
@@ -112,18 +105,6 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
         raise InputError(
             f"{where}: the files of table {name!r} end too early", expected=f"{rows} rows", received=f"{at} rows"
         )
-
-
-def _from_version_1(entries: dict[str, Any]) -> Packed:
-    """Convert the replicated arrays of a version 1 manifest, in which each array has its own ``.npy`` file."""
-    files, arrays = {}, {}
-    for name, entry in entries.items():
-        shard = ShardFile(**entry["file"])
-        saved = SavedArray(entry["shape"], shard.dtype, shard.file, 0, 0, shard.checksums)
-        block_bytes = shard.block_rows * np.dtype(shard.dtype).itemsize
-        arrays[name] = dataclasses.replace(saved, offset=shard.bytes - saved.bytes, block_bytes=block_bytes)
-        files[shard.file] = shard.bytes
-    return Packed(files, arrays)
 
 
 _DATA = "data-000001"

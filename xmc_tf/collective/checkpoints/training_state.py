@@ -8,14 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
-from xmc_tf.collective.checkpoints.manifest import MANIFEST, VERSION, read_manifest
+from xmc_tf.collective.checkpoints.manifest import MANIFEST, read_manifest
 from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import name_of, plain_variable
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.version import __version__
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
@@ -30,18 +28,7 @@ def save_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
     """Load a checkpoint into a model built the same way, and return its number of steps. All ranks must call it."""
-
-    def check_resumable() -> None:
-        # Arrays are identified by their numbers, so a wrong array of the same shape would be loaded.
-        if communicator.rank == 0 and read_manifest(folder).version < VERSION:
-            raise InputError(
-                f"{folder} was written by xmc_tf 0.2 or an older version",
-                expected=f"a checkpoint of xmc_tf {__version__}: optimizers of Keras 2 and 3 keep different states",
-                fix="finish the training with the older version, or remove the folder to begin again",
-            )
-
     if optimizer:
-        run_on_all_ranks(communicator, check_resumable)
         model.optimizer.build(list(model.trainable_variables))
     targets = _replicated(model) if optimizer else _model_part(model)
     found = load_tables(folder, tables_of(model), communicator, slots=optimizer)

@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.dynamic_tables.eviction import Rule, rules_of
-from xmc_tf.collective.dynamic_tables.forms import served_form
 from xmc_tf.collective.dynamic_tables.index import hash_ids
+from xmc_tf.collective.dynamic_tables.saving import served_form
 from xmc_tf.collective.dynamic_tables.table import GrowingTable
 from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, flat_ids
 from xmc_tf.collective.tables.keras_embedding import embedding_scope_of

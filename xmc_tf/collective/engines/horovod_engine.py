@@ -15,7 +15,7 @@ from xmc_tf.collective.engines.graph_order import marked, not_constant
 
 
 class HorovodEngine:
-    counts_numbers = True
+    has_32_bit_sizes = True
 
     def __init__(self) -> None:
         if not hvd.is_initialized():

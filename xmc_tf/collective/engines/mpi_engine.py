@@ -23,7 +23,7 @@ class MpiEngine:
     operations then wait for each other, which is reported as a stall, instead of mixing up their data.
     """
 
-    counts_numbers = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits
+    has_32_bit_sizes = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits
 
     def __init__(self) -> None:
         self._exchanges, self._sums, self._gathers = (MPI.COMM_WORLD.Dup() for _ in range(3))

@@ -58,9 +58,9 @@ def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor
     return _restored(moved, tensor.dtype), received
 
 
-def counts_numbers() -> bool:
+def has_32_bit_sizes() -> bool:
     """Return whether the engine counts single numbers, rather than rows, in 32 bits."""
-    return engine().counts_numbers
+    return engine().has_32_bit_sizes
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:

@@ -19,7 +19,7 @@ _LARGE = 1024  # numbers per example whose exchange in each step takes long
 _OF_PAIRS = (keras.losses.Circle, keras.losses.CategoricalGeneralizedCrossEntropy)
 
 
-def cover_all_ranks() -> None:
+def patch_losses_for_ranks() -> None:
     """Change Keras' losses and metrics for the rest of the process. Outside of steps over ranks, nothing changes."""
     _replace(keras_loss, "reduce_weighted_values", _reduced)
     _replace(keras.losses.Loss, "__call__", _loss)

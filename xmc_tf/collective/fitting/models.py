@@ -14,7 +14,7 @@ import tensorflow as tf
 from xmc_tf.collective.batches import NOT_WEIGHTED
 from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.fitting.empty_batches import allow_empty_batches
-from xmc_tf.collective.fitting.losses import cover_all_ranks
+from xmc_tf.collective.fitting.losses import patch_losses_for_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks, results_in
 from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -92,7 +92,7 @@ def prepare_models(communicator: Communicator) -> None:
     if _prepared is not None or communicator.size == 1:
         return
     _prepared = communicator
-    cover_all_ranks()
+    patch_losses_for_ranks()
     allow_empty_batches()
     _wrap("fit", _fit)
     _wrap("evaluate", _evaluate)

@@ -21,14 +21,14 @@ from xmc_tf.collective.optimizers.gradients import (
     local_rows,
     split,
 )
-from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
-from xmc_tf.collective.optimizers.row_wise.forms import (
+from xmc_tf.collective.optimizers.row_wise.keras_forms import (
     differences_of,
     exact_form_of,
     names_of_forms,
     row_wise_of,
     unchanged_class,
 )
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import TableOptimizer
 from xmc_tf.collective.optimizers.row_wise.updating import make_slots, update_exactly, update_rows
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows

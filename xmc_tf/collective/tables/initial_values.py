@@ -42,7 +42,7 @@ def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed:
     return lambda start, stop: tf.cast(initializer(np.arange(start, stop)), tf.float32)
 
 
-class OfShape(keras.initializers.Initializer):
+class FunctionInitializer(keras.initializers.Initializer):
     """A Keras initializer that calls a function with a shape and a type."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -14,7 +14,7 @@ from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 from xmc_tf.collective.blocks import patched, set_in_block
 from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
-from xmc_tf.collective.tables.initial_values import Initializer, OfShape
+from xmc_tf.collective.tables.initial_values import FunctionInitializer, Initializer
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_exchange import WireFormat
 from xmc_tf.collective.tables.table import ShardedTable
@@ -90,7 +90,7 @@ class ShardedEmbedding(keras.layers.Embedding):
             return
         first = self.embeddings_initializer if self._first_rows is None else self._first_rows
         if not isinstance(first, np.ndarray | keras.initializers.Initializer):
-            first = OfShape(first)
+            first = FunctionInitializer(first)
         self.table = self._make_table(self.name, self.input_dim, self.output_dim, first, self.trainable)
         self._first_rows = None
         self._embeddings = TableVariable(self.table)

@@ -55,7 +55,7 @@ def exchange(
 
         return _move(rows, send, rank, name, wire, kind), back
 
-    if not operations.counts_numbers():
+    if not operations.has_32_bit_sizes():
         return there(rows)
     width = rows.shape[1] if rows.shape.rank == 2 else 1
     numbers = row_bytes(width, wire) if wire == "int8" else width

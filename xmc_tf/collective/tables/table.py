@@ -172,10 +172,10 @@ def _variable_of_graph(
 def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
     """Make ``table_of`` find the table, and make Keras' optimizers refuse to update a shard on one rank only."""
     variable.sharded_table = table
-    variable.overwrite_with_gradient = _NotByOneRank(table)
+    variable.overwrite_with_gradient = _OverwriteDisabled(table)
 
 
-class _NotByOneRank:
+class _OverwriteDisabled:
     """The value of a variable's ``overwrite_with_gradient``: always False. Only Keras' optimizers read it, so reading
     it raises InputError if a Keras optimizer would update a shard without the other ranks.
     """

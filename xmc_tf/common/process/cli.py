@@ -52,7 +52,7 @@ class UsualFlags(NamedTuple):
     groups: Mapping[str, Mapping[str, str]]  # title → flag by its first spelling → help in one line
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser that suggests a similar flag for a misspelt one, or the one that has the meaning of another project's
     flag (``equivalents``). With ``usual``, its help is short.
     """
@@ -64,6 +64,13 @@ class _Parser(argparse.ArgumentParser):
         self._usual, self._equivalents = usual, equivalents
         if usual is not None:
             self.add_argument("--help-all", action=_FullHelp, nargs=0, help="show all options and exit")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> "GivenFlags":  # type: ignore[override]
+        """Return the flags as ``GivenFlags``."""
+        found = GivenFlags()
+        for action in reversed(self._actions):
+            found.spelled[action.dest] = (action.option_strings or [str(action.metavar)])[0]
+        return super().parse_args(args, found)
 
     def format_help(self) -> str:
         if self._usual is None:
@@ -109,11 +116,13 @@ class _FullHelp(argparse.Action):
 class GivenFlags(argparse.Namespace):
     """Parsed flags that record which of them were on the command line (``given``) rather than defaults."""
 
-    __slots__ = ("given",)  # beside the flags, which are in the dictionary
+    __slots__ = ("given", "spelled")  # beside the flags, which are in the dictionary
     given: set[str]
+    spelled: dict[str, str]  # name → flag
 
     def __init__(self, **flags: Any) -> None:
         object.__setattr__(self, "given", set())
+        object.__setattr__(self, "spelled", {})
         super().__init__(**flags)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -123,23 +132,39 @@ class GivenFlags(argparse.Namespace):
             self.given.add(name)
         super().__setattr__(name, value)
 
-    def refuse(self, *names: str, where: str, fix: str = "") -> None:
-        """Raise InputError if a flag in ``names`` is given but has no effect ``where``, such as "with --model"."""
-        if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
+    def flags(self, *names: str) -> list[str]:
+        """Return the spellings of the flags in ``names`` that are given."""
+        return [self.spelled.get(name, f"--{name.replace('_', '-')}") for name in names if name in self.given]
+
+    def refuse(self, *names: str, where: str = "", needs: str = "", expected: str = "", fix: str = "") -> None:
+        """Raise InputError if a flag in ``names`` is given, but has no effect ``where``, or without what it ``needs``.
+
+        Args:
+            where: such as "with --model".
+            needs: such as "a table".
+        """
+        if found := self.flags(*names):
+            said = f"cannot be used {where}" if where else f"can only be used with {needs}"
             fix = fix or f"leave out {' and '.join(found)}"
-            raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix)
+            raise InputError(f"{', '.join(found)} {said}", expected=expected, fix=fix)
+
+    def at_most_one(self, *names: str, why: str = "") -> None:
+        """Raise InputError if more than one of the flags in ``names`` is given."""
+        if len(found := self.flags(*names)) > 1:
+            problem = f"{' and '.join(found)} are mutually exclusive"
+            raise InputError(f"{problem}: {why}" if why else problem, fix="leave one of them out")
 
     def only_given(self) -> argparse.Namespace:
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
 
 
-def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
+def make_parser(module: str, description: str, **options: Any) -> Parser:
     """Return a command's parser, without flags. Its help shows the command as the user typed it.
 
-    Options are those of ``ArgumentParser``, and ``usual`` and ``equivalents``: see ``_Parser``.
+    Options are those of ``ArgumentParser``, and ``usual`` and ``equivalents``: see ``Parser``.
     """
     options |= {"description": description, "formatter_class": HelpFormatter}
-    return _Parser(prog=as_called(f"python -m {module}"), **options)
+    return Parser(prog=as_called(f"python -m {module}"), **options)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 
 # Each top-level module that the core lacks -> the extra of setup.cfg that installs it.
 EXTRAS = {

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-from xmc_tf.common.files.atomic import lock_file
 from xmc_tf.common.process import signals
 from xmc_tf.common.process.launcher import ancestors, is_rank, launchers, process_state
+from xmc_tf.common.regular import lock_file
 
 log = logging.getLogger(__name__)
 

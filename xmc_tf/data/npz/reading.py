@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import HEAD_BYTES, MAGIC, data_start
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
+from xmc_tf.store.checksums import HEAD_BYTES, MAGIC, data_start
 
 # An archive that expands to more than this, and by more than this factor, is considered a zip bomb. Equal values shrink
 # a thousandfold, but their indices do not: real matrices of labels shrink five to twentyfold.

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_all, crc_of_range
-from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.serialization import register
 from xmc_tf.data.npz.reading import read_head
+from xmc_tf.store.checksums import crc_of_all, crc_of_range
+from xmc_tf.store.files import write_in_steps
 
 # Two clients of a network disk may overwrite each other's bytes within one memory page.
 PAGE = 1 << 16

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.extras import pip_install, require
 from xmc_tf.common.threads import thread_count
 from xmc_tf.encoder.network.config import EncoderConfig
@@ -15,6 +14,7 @@ from xmc_tf.encoder.onnx.network import INPUTS, network_graph
 from xmc_tf.encoder.reading import read_config, read_encoder, write_pooling
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
+from xmc_tf.store.checksums import verified
 
 GRAPH = "model.onnx"
 

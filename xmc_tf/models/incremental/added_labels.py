@@ -9,7 +9,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data import as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
@@ -20,6 +19,7 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import embedded
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.store.checksums import verified
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
@@ -48,7 +48,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         )
     added = label_vocabulary(lines).preferred
     check_new(added, names)
-    if metadata.model == "XLinear" and evidence.fusion.names_are_documents:
+    if metadata.model == "XLinear" and evidence.fusion.names:
         linear = XRLinear.load(model)
         if linear.training_data is not None:
             _with_names(linear, linear.training_data, lines).save(folder)

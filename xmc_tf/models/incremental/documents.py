@@ -19,14 +19,13 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
 from xmc_tf.rankers.incremental.rankers import (
-    Growth,
+    GrownRankers,
     adjusted,
     place_labels,
     regrouped,
     solved_again,
     with_documents_from,
 )
-from xmc_tf.rankers.problems import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree
@@ -102,18 +101,18 @@ def appended(
     trees = [model.tree, *model.more_trees]
     if in_rankers > known:
         trees = with_labels(trees, every, known, threads)
-    params = params_of_growth(model.metadata)
+    instances = Instances(as_features(every.X), params_of_growth(model.metadata))
     growths = []
     for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
-        levels = Levels(every.Y, tree.to_chain(), None, params, None)
+        levels = instances.levels(every.Y, tree.to_chain())
         changed = with_documents_from(levels, training.nr_rows)
         columns = [np.arange(clusters.shape[0]) for clusters in levels.clusters]
         columns[-1][known:] = -1
         new = np.asarray(levels.clusters[-1].T @ (columns[-1] < 0).astype(np.float32)).ravel() > 0
         changed[-1] |= new
-        growths.append(Growth(ranker, levels, columns, changed, training.nr_rows))
+        growths.append(GrownRankers(ranker, levels, columns, changed, training.nr_rows))
     solve = solved_again if exact else adjusted
-    rankers = solve(growths, Instances(as_features(every.X)), threads, model.metadata.seed)
+    rankers = solve(growths, instances, threads, model.metadata.seed)
     evidence = model.evidence
     if evidence is not None:
         evidence = dataclasses.replace(evidence.with_added(new_lines) if new_lines else evidence, allowed=None)
@@ -134,7 +133,7 @@ def appended(
 def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> TrainingData:
     """Return the names of new labels as training documents, if the model was also trained on its other label names."""
     fusion = None if model.evidence is None else model.evidence.fusion
-    names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
+    names = NameDocuments.of(lines if fusion is not None and fusion.names else [])
     X = (
         csr_matrix(model.features(names.texts, threads=1).sparse)
         if names.texts

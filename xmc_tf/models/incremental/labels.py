@@ -18,8 +18,7 @@ from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.incremental.rankers import Growth, changed_clusters, regrouped, solved_again
-from xmc_tf.rankers.problems import Levels
+from xmc_tf.rankers.incremental.rankers import GrownRankers, changed_clusters, regrouped, solved_again
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
@@ -130,14 +129,14 @@ def _solved_again(
 
     ``kept`` maps each new label to the old label that it takes its weights from.
     """
-    params = params_of_growth(model.metadata)
+    instances = Instances(as_features(before.X), params_of_growth(model.metadata))
     Y = before.labels(model.ranker.nr_labels)
     growths = []
     for ranker, tree, new in zip(trees_of(model.ranker), [model.tree, *model.more_trees], trees, strict=True):
-        old, levels = (Levels(some, one.to_chain(), None, params, None) for some, one in ((Y, tree), (after.Y, new)))
+        old, levels = (instances.levels(some, one.to_chain()) for some, one in ((Y, tree), (after.Y, new)))
         columns = [*(np.arange(clusters.shape[0]) for clusters in levels.clusters[:-1]), kept]
-        growths.append(Growth(ranker, levels, columns, changed_clusters(old, levels, columns), before.nr_rows))
-    return solved_again(growths, Instances(as_features(before.X)), threads, model.metadata.seed)
+        growths.append(GrownRankers(ranker, levels, columns, changed_clusters(old, levels, columns), before.nr_rows))
+    return solved_again(growths, instances, threads, model.metadata.seed)
 
 
 class LabelNumbers:

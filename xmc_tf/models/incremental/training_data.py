@@ -10,13 +10,13 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.labels import binary
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
+from xmc_tf.store.checksums import verified
+from xmc_tf.store.models import TRAINING
 
 _LOG = logging.getLogger(__name__)
 UNSEEN, ALL = ROWS = ("unseen", "all")  # what an evaluation measures a model on

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.common.files.atomic import hidden_prefix
 from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.features.over_ranks import vectorize_over_ranks
@@ -28,6 +27,7 @@ from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.solo import Solo
+from xmc_tf.store.files import hidden_prefix
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.label_embeddings import are_many, forget_label_embeddings, label_embedding, label_embeddings_over_ranks
 
@@ -199,9 +199,8 @@ class OverRanks:
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
     ) -> list[XLinear]:
         return train_trees_over_ranks(
-            self.communicator, self._work, data.X, partial(data.levels, params), pred_params=pred_params,
-            threads=self.threads, seed=seed,
-        )  # fmt: skip
+            self.communicator, self._work, data, params, pred_params=pred_params, threads=self.threads, seed=seed
+        )
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
         """Return the fusion into probabilities on rank 0, None on other ranks. A resumed run reuses the saved one."""

@@ -40,7 +40,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
         stderr=subprocess.DEVNULL,  # the training run repeats what failed here and reports it
         bufsize=0,
     )
-    _beside.append(_Beside(process))
+    _beside.append(_WarmupProcess(process))
     try:
         yield
     finally:
@@ -50,7 +50,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
             pass
 
 
-class _Beside:
+class _WarmupProcess:
     """The second process. It writes a line when all kernels for few labels are in the cache, and one for many."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -68,7 +68,7 @@ class _Beside:
                 break
 
 
-_beside: list[_Beside] = []  # none, or the one of this process
+_beside: list[_WarmupProcess] = []  # none, or the one of this process
 
 
 def wait_for_kernels(*, clusters: bool) -> None:

@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from xmc_tf.common.folders.model_parts import DOCUMENTS, ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
@@ -13,6 +12,7 @@ from xmc_tf.models.folder import load_tfidf, write_model_folder
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, trees_of
+from xmc_tf.store.models import DOCUMENTS, ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
 from xmc_tf.tree import LabelTree, save_chain
 
 if TYPE_CHECKING:

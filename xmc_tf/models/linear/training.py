@@ -12,11 +12,10 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
-from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
+from xmc_tf.fusion import ProbabilityModel, SkipReasons, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks
@@ -27,6 +26,7 @@ from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, p
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
+from xmc_tf.store.models import NO_PROBABILITIES
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.kmeans import build_tree
 
@@ -113,11 +113,11 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     executor = executor or InMemory(options.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     mode = options.params.ranker.mode
-    obstacles = Obstacles(
+    skip_reasons = SkipReasons(
         "no label names" if not data.lines else "features without texts" if data.texts is None else "",
         "" if mode == "full-model" else f"the mode {mode}",
     )
-    wanted = choose_evidence(options.probabilities, options.label_names, data.Y.shape[0], obstacles)
+    wanted = choose_evidence(options.probabilities, options.label_names, data.Y.shape[0], skip_reasons)
     data_with_names = _with_names(data) if wanted.label_names else data
     params = params_of_effort(options.params, options.effort, *data_with_names.Y.shape)
     X, tfidf = data_with_names.X, data_with_names.tfidf

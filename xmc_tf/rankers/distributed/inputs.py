@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_all, crc_of_range
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
 from xmc_tf.common.serialization import register
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.checksums import crc_of_all, crc_of_range
 
 
 @register

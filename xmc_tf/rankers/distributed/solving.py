@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.serialization import register
 from xmc_tf.data.matrices import index_type
@@ -30,6 +29,7 @@ from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import write_in_steps
 
 _LOG = logging.getLogger(__name__)
 _MAGIC = b"xmc_tf solved 1\n"

@@ -3,7 +3,7 @@
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.folders.model_parts import RANKERS
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.serialization import register
 from xmc_tf.common.threads import thread_count, usable_cores
@@ -39,6 +37,8 @@ from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.store.models import RANKERS
+from xmc_tf.store.publishing import publish
 
 _LOG = logging.getLogger(__name__)
 DOCUMENTS_A_PIECE = 100_000
@@ -74,11 +74,14 @@ class _Tree(NamedTuple):
 
 
 def train_trees_over_ranks(
-    communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
+    communicator: Communicator, work: WorkFolder, data: RankerData, params: RankerParams, *,
     pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train rankers of several trees on all ranks, bit for bit like ``train_trees``. Rank 0 calls ``make_levels``."""
-    levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
+    """Train rankers of several trees on all ranks, bit for bit like ``train_trees``. Rank 0 makes the problems."""
+    X, instances, on_first = data.X, Instances(data.X, params), data.trees if communicator.rank == 0 else []
+    levels = run_on_all_ranks(communicator, lambda: [
+        instances.levels(data.Y, tree.to_chain(), data.R, data.user_negatives) for tree in on_first
+    ])  # fmt: skip
     trees: list[_Tree] = []
     for one in levels:
         waits = [one.waits(t) for t in range(one.depth)]
@@ -87,7 +90,6 @@ def train_trees_over_ranks(
     level_preds: list[Sequence[LinearLevelPredParams]] = [
         per_level(one.hlm_args.model_chain, len(tree.waits)) for one, tree in zip(pred_params, trees, strict=True)
     ]
-    instances = Instances(X)
     models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
     rounds = max(len(tree.runs) for tree in trees)
     for number in range(rounds):
@@ -188,20 +190,20 @@ def rankers_over_ranks(
     from ``<first folder>.work``.
     """
     check_pair(data.X, data.Y)
-    params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)
+    pred_params = pred_params or [RankerPredParams()] * len(data.trees)
     for folder in folders:
         run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
     work = open_work_folder(communicator, folders[0], key)
     models = train_trees_over_ranks(
-        communicator, work, data.X, lambda: data.levels(params),
-        pred_params=pred_params, threads=threads_of_rank(communicator, threads), seed=seed,
+        communicator, work, data, params or RankerParams(), pred_params=pred_params,
+        threads=threads_of_rank(communicator, threads), seed=seed,
     )  # fmt: skip
 
     def place() -> None:
         first = 0
         for folder, model in zip(folders, models, strict=True):
             if communicator.rank == 0:
-                with placed_folder(folder, RANKERS) as part:
+                with publish(folder, RANKERS) as part:
                     place_rankers(part, work, model, first)
             first += model.depth
 

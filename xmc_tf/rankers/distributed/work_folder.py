@@ -11,8 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file, hidden_prefix
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data import save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npz
@@ -22,6 +21,7 @@ from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.files import atomic_file, hidden_prefix
 
 _LOG = logging.getLogger(__name__)
 _PROBLEM, _TASKS, _NAME = "problem.json", "tasks.npz", "work.json"

@@ -61,7 +61,7 @@ _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class GrownRankers:
     """The trained rankers of one tree, the extended training data, and the clusters that have changed."""
 
     model: XLinear
@@ -112,16 +112,18 @@ def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
     return different
 
 
-def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
+def solved_again(
+    growths: Sequence[GrownRankers], instances: Instances, threads: int = -1, seed: int = 0
+) -> list[XLinear]:
     """Solve all changed clusters on all their documents, and return the rankers of each tree."""
 
-    def solve(_: Growth, problem: LevelProblem, __: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
+    def solve(_: GrownRankers, problem: LevelProblem, __: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         return [solve_task(instances, problem, cluster, labels, seed)]
 
     return _grown(growths, instances, solve, threads)
 
 
-def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
+def adjusted(growths: Sequence[GrownRankers], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
     """Adjust the rankers of several trees to new documents; raise InputError if the loss is logistic."""
     for growth in growths:
         for params in growth.levels.params:
@@ -132,7 +134,9 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
                     fix="solve their clusters again (--exact; in Python: exact=True)",
                 )  # fmt: skip
 
-    def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
+    def adjust(
+        growth: GrownRankers, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray
+    ) -> list[WeightColumns]:
         columns = growth.columns[t][labels]
         known, new = labels[columns >= 0], labels[columns < 0]
         found = [solve_task(instances, problem, cluster, new, seed)] if len(new) else []
@@ -142,7 +146,7 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
 
 
 def _adjusted(
-    growth: Growth, instances: Instances, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray
+    growth: GrownRankers, instances: Instances, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray
 ) -> WeightColumns:
     weights, params = growth.model.levels[t].weights, problem.params
     rows, _ = matched_rows(instances, problem, cluster, labels)
@@ -156,10 +160,10 @@ def _adjusted(
 
 
 _Task = tuple[int, int, int, int, np.ndarray]  # work, tree, level, cluster, labels
-_Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[WeightColumns]]
+_Solve = Callable[[GrownRankers, LevelProblem, int, int, np.ndarray], list[WeightColumns]]
 
 
-def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
+def _grown(growths: Sequence[GrownRankers], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
     """Return the rankers of each tree. ``solve`` computes the columns of changed clusters; other columns are kept."""
     problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
     parts: list[list[list[WeightColumns]]] = [[[] for _ in levels] for levels in problems]

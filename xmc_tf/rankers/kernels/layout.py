@@ -32,8 +32,6 @@ from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.lanes import WIDTH
 from xmc_tf.common.ordering import sort_ascending
 
-LINE = 8  # 64-bit numbers of a checksum that are read at a time
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
@@ -47,35 +45,10 @@ def popcount(typing, value):
     return value(value), codegen
 
 
-@inner
-def _mixed(state, number):
-    """Mix a number into a state. The result changes if either the state or the number changes."""
-    state = (state ^ number) * _FACTOR
-    return state ^ (state >> _HALF)
-
-
-@inner
-def checksum(numbers, first, last):
-    """Return the checksum of the uint64 numbers ``[first, last)``, whose count must be a multiple of ``LINE``. Eight
-    independent states let it run at memory speed. It detects every change within one number, and misses one in 2^64
-    other changes.
-    """
-    a = b = c = d = e = f = g = h = np.uint64(0)
-    for i in range(first, last, LINE):
-        a, b = _mixed(a, numbers[i]), _mixed(b, numbers[i + 1])
-        c, d = _mixed(c, numbers[i + 2]), _mixed(d, numbers[i + 3])
-        e, f = _mixed(e, numbers[i + 4]), _mixed(f, numbers[i + 5])
-        g, h = _mixed(g, numbers[i + 6]), _mixed(h, numbers[i + 7])
-    total = np.uint64(0)
-    for state in (a, b, c, d, e, f, g, h):
-        total = _mixed(total, state)
-    return total
-
-
-VERSION = 1  # of the layout; increase it with each change
+VERSION = 2  # of the layout; increase it with each change
 SHARE = 3  # fast, and small enough
 SMALL_SHARE = 1  # for large models: the smallest form
-LINE_WORDS = 2 * LINE  # chunks begin at multiples of this number of words
+LINE_WORDS = 16  # chunks begin at multiples of this number of words: the lines of a processor's cache
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
 _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled
@@ -92,10 +65,6 @@ class Chunks(NamedTuple):
     words: np.ndarray  # the chunks, int32
     weights: np.ndarray  # the same memory, float32
     bytes: np.ndarray  # the same memory, uint8
-    lines: np.ndarray  # the same memory, uint64
-    checksums: np.ndarray  # checksum of each chunk
-    verified: np.ndarray  # for each chunk, whether its checksum need not be checked (again)
-    damaged: np.ndarray  # 1 once a chunk differed from its checksum
     widest: int  # maximum number of children of a chunk, padded to whole registers
 
 
@@ -219,7 +188,7 @@ def _fill_table(seen, state, width, share, words, table, slots, entries):
 @kernel
 def fill(
     indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, share, first, last, bias,
-    start, words, weights, all_bytes, lines, checksums,
+    start, words, weights, all_bytes,
 ):  # fmt: skip
     """Write the chunks ``[first, last)``, whose words must be zero before the call."""
     # The state of a feature is in one place, because there are more features than fit in the cache.
@@ -257,7 +226,6 @@ def fill(
                     weights[place] = data[p]
         for feature in seen[:found]:
             state[feature, _COUNT], state[feature, _FILLED] = 0, 0
-        checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)
 
 
 @inner
@@ -286,11 +254,11 @@ def _add_row(words, weights, all_bytes, row, length, width, siblings, row_name, 
 
 @kernel
 def unpack(
-    words, weights, all_bytes, lines, start, rows, checksums, child_indptr, children, nr_sparse, nr_dense, bias, first,
-    last, at, indices, data,
+    words, weights, all_bytes, start, rows, child_indptr, children, nr_sparse, nr_dense, bias, first, last, at, indices,
+    data,
 ):  # fmt: skip
-    """Read the weights of the chunks ``[first, last)``, sorted by feature; return the first damaged chunk, or -1.
-    ``at``, the next position of each column, is advanced. If ``indices`` is empty, the weights are only counted.
+    """Read the weights of the chunks ``[first, last)``, sorted by feature. ``at``, the next position of each
+    column, is advanced. If ``indices`` is empty, the weights are only counted.
     """
     widest = np.int64(1)
     for chunk in range(first, last):
@@ -298,8 +266,6 @@ def unpack(
     keys, spare = np.empty(widest, np.int64), np.empty(widest, np.int64)
     for chunk in range(first, last):
         begin = start[chunk]
-        if checksum(lines, begin // 2, start[chunk + 1] // 2) != checksums[chunk]:
-            return chunk
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
         width, count = len(siblings), rows[chunk]
         entries = begin + table_at(width, nr_dense) + 2 * blocks_of(count)
@@ -319,4 +285,3 @@ def unpack(
                     if len(indices):
                         indices[at[siblings[c]]], data[at[siblings[c]]] = nr_sparse + j, value
                     at[siblings[c]] += 1
-    return np.int64(-1)

@@ -7,7 +7,6 @@ from xmc_tf.common.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_a
 from xmc_tf.common.ordering import offer, sort_best_first
 from xmc_tf.rankers.kernels.layout import (
     blocks_of,
-    checksum,
     child_bytes,
     entry_of,
     first_slot,
@@ -28,16 +27,6 @@ def _dot(a, b):
     for j in range(len(a)):
         total += a[j] * b[j]
     return total
-
-
-@inner
-def _is_intact(chunks, chunk):
-    """Verify a chunk's checksum. Mark the chunk as verified if it is correct, else set ``damaged``."""
-    if checksum(chunks.lines, chunks.start[chunk] // 2, chunks.start[chunk + 1] // 2) != chunks.checksums[chunk]:
-        chunks.damaged[0] = 1
-        return False
-    chunks.verified[chunk] = 1
-    return True
 
 
 @inner
@@ -63,10 +52,6 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, pla
     """
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
-    if not chunks.verified[chunk] and not _is_intact(chunks, chunk):
-        for c in range(width):
-            scores[c] = 0.0
-        return
     words, weights = chunks.words, chunks.weights
     nr_dense, blocks, size = len(x_dense), blocks_of(chunks.rows[chunk]), child_bytes(width)
     table, slots = begin + table_at(width, nr_dense), 32 * blocks

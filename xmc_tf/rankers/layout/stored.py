@@ -1,20 +1,19 @@
 """The search layout of weights, in memory or memory-mapped from disk: models load at once, and processes share them.
 
-search/search.json   numbers of weights and features, and checksums of the matrices that the layout was made from
-search/chunks.npy    number of rows, number of words and checksum of each chunk
+search/search.json   numbers of weights and features, and checksums of the other two files and of the weights
+search/chunks.npy    number of rows and number of words of each chunk
 search/words.npy     the words of all chunks
 
-If the folder also contains weights in PECOS's format, the layout can be deleted. If it is missing, damaged, or made
-from other weights, the weights are arranged in memory instead. Models trained on large data have only the layout, which
-takes less than half the space of both and can be written during training. The checksum of a chunk is verified on first
-use, so loading a model need not read the whole file.
+If the folder also contains weights in PECOS's format, the layout can be deleted: the weights are then arranged in
+memory. Models trained on large data have only the layout, which takes less than half the space of both and can be
+written during training. The files are compared with their checksums when the rankers are loaded.
 """
 
+import contextlib
 import json
-import logging
 import os
 import shutil
-import zlib
+import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -24,29 +23,27 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import csc_matrix
 
+from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import member_checksums
-from xmc_tf.common.files.crc import crc_of_all
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.writing import write_in_steps
-from xmc_tf.common.folders.checksums import crc_of_file
-from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.rankers.kernels.layout import SHARE, VERSION, Chunks, fill, measure, padded, unpack
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.query_arrays import sparse_arrays
+from xmc_tf.store.checksums import Records, record_files
+from xmc_tf.store.files import write_in_steps
+from xmc_tf.store.kinds import read_header
 
 _FIX = "copy the model again from where it is intact, or train it again"
 
 
 class ChunkTable(NamedTuple):
-    """Number of rows, number of words and checksum of each chunk."""
+    """Number of rows and number of words of each chunk."""
 
     rows: np.ndarray  # number of rows
     lengths: np.ndarray  # number of words
-    checksums: np.ndarray  # of the words
 
 
 def build_chunks(
@@ -57,7 +54,7 @@ def build_chunks(
     threads = thread_count(threads)
     starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
-    table = ChunkTable(rows, lengths, np.zeros(len(rows), np.uint64))
+    table = ChunkTable(rows, lengths)
     places = [slice(int(a), int(b)) for a, b in pairwise(starts)]
     works = []
     for level, own in zip(levels, places, strict=True):
@@ -72,11 +69,10 @@ def build_chunks(
         _all_done(pool, jobs)
         words = room(int(lengths.sum()))
         chunks = chunks_of(levels, table, words)
-        chunks.verified[:] = 1
         jobs = [
             (
                 fill, *arrays, *sizes, bias, chunks.start[own.start : own.stop + 1], words, chunks.weights,
-                chunks.bytes, chunks.lines, table.checksums[own],
+                chunks.bytes,
             )
             for bias, own, arrays, sizes in works
         ]  # fmt: skip
@@ -85,15 +81,14 @@ def build_chunks(
 
 
 def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
-    """Return the chunks of levels without reading their weights. Checksums are verified on first use."""
+    """Return the chunks of levels without reading their weights."""
     child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
     return Chunks(
         level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
         child_start=np.concatenate([[0], np.cumsum(child_counts, dtype=np.int64)]),
         children=np.concatenate([level.clusters.indices for level in levels]).astype(np.int32, copy=False),
         start=np.concatenate([[0], np.cumsum(table.lengths)]), rows=table.rows, words=words,
-        weights=words.view(np.float32), bytes=words.view(np.uint8), lines=words.view(np.uint64),
-        checksums=table.checksums, verified=np.zeros(len(table.rows), np.uint8), damaged=np.zeros(1, np.uint8),
+        weights=words.view(np.float32), bytes=words.view(np.uint8),
         widest=int(padded(int(child_counts.max(initial=1)))),
     )  # fmt: skip
 
@@ -120,7 +115,6 @@ def _all_done(pool: ThreadPoolExecutor, jobs: Sequence[tuple[Any, ...]]) -> None
         future.result()
 
 
-_LOG = logging.getLogger(__name__)
 _FORMAT = "xmc_tf.search"
 _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
@@ -159,7 +153,7 @@ class SearchWriter:
     """Writes the search layout of rankers to their folder, chunk by chunk, for a model without other weight files."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._parts, self._crc = folder, list[ChunkTable](), 0
+        self.folder, self._parts = folder, list[ChunkTable]()
         (folder / SEARCH).mkdir(parents=True)
         self._file = (folder / SEARCH / _WORDS).open("wb")
         self._file.write(padded_head(np.dtype(np.int32), (0,), 0))
@@ -173,9 +167,7 @@ class SearchWriter:
     def add(self, table: ChunkTable, words: np.ndarray) -> None:
         """Write the words of more chunks to the file, and keep their table, which ``finish`` writes."""
         self._parts.append(table)
-        content = np.ascontiguousarray(words).view(np.uint8).data
-        self._crc = zlib.crc32(content, self._crc)
-        write_in_steps(self._file, content)
+        write_in_steps(self._file, np.ascontiguousarray(words).view(np.uint8).data)
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks written so far, which belong to ``levels``."""
@@ -185,15 +177,14 @@ class SearchWriter:
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
         """Complete the layout. The folder must already contain the parameters and clusters of the levels."""
-        head, size = self._write_head(), self._file.tell()
-        crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
-        _write_header(self.folder, levels, nr_dense, self._table(), {"bytes": size, "crc32": f"{crc:08x}"})
+        self._write_head()
+        _write_header(self.folder, levels, nr_dense, self._table())
 
     def _table(self) -> ChunkTable:
         return ChunkTable(*map(np.concatenate, zip(*self._parts, strict=True)))
 
-    def _write_head(self) -> bytes:
-        """Write the header of the words file, which contains the number of words, and return it."""
+    def _write_head(self) -> None:
+        """Write the header of the words file, which contains the number of words."""
         length = sum(int(part.lengths.sum()) for part in self._parts)
         head, end = padded_head(np.dtype(np.int32), (length,), 0), self._file.tell()
         assert end == len(head) + 4 * length  # heads of all lengths are padded to the same size
@@ -201,7 +192,6 @@ class SearchWriter:
         self._file.write(head)
         self._file.seek(end)
         self._file.flush()
-        return head
 
 
 def link_search(stored: StoredSearch, folder: Path) -> None:
@@ -214,82 +204,70 @@ def link_search(stored: StoredSearch, folder: Path) -> None:
             shutil.copyfile(stored.folder / name, folder / SEARCH / name)
 
 
-def known_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the recorded sizes and checksums of the words files below a model folder, without reading these files."""
-    found = {}
-    for header in folder.rglob(f"{SEARCH}/{_HEADER}"):
-        record = read_json(header).get(_WORDS)
-        if record is not None and header.with_name(_WORDS).stat().st_size == record["bytes"]:
-            found[header.with_name(_WORDS).relative_to(folder).as_posix()] = record
-    return found
-
-
-def _write_header(
-    folder: Path, levels: Sequence[Level], nr_dense: int, table: ChunkTable, words: dict[str, Any] | None = None
-) -> None:
-    """Write the chunk table and the header of a layout. ``words`` is the record of the words file, if it is known."""
+def _write_header(folder: Path, levels: Sequence[Level], nr_dense: int, table: ChunkTable) -> None:
+    """Write the chunk table and the header of a layout."""
     here = folder / SEARCH
-    np.save(here / _TABLE, np.stack([table.rows, table.lengths, table.checksums.view(np.int64)]), allow_pickle=False)
+    np.save(here / _TABLE, np.stack([table.rows, table.lengths]), allow_pickle=False)
     content = {
         "format": _FORMAT,
         "version": VERSION,
         "nr_weights": [level.nr_weights for level in levels],
         "nr_sparse": levels[0].nr_features - nr_dense,
         "nr_dense": nr_dense,
-        "made_from": _sources(folder, [level.bias for level in levels]),
-        _TABLE: crc_of_file(here / _TABLE),
-        **({} if words is None else {_WORDS: words}),
+        "made_from": _weight_checksums(folder),
+        "files": record_files(here),
     }
     (here / _HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def has_search(folder: Path) -> bool:
-    return (folder / SEARCH / _HEADER).is_file()
+def has_search(folder: Path, records: Records | None) -> bool:
+    """Return whether rankers have a search layout of their own. One that an overwritten model left is not read.
 
-
-def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
-    """Map the search layout of rankers. If it is unusable, warn and return None, or raise if no other weights exist."""
-    here = folder / SEARCH
+    It is listed in the ``records`` of the model, or was made from the weights beside it.
+    """
+    header = folder / SEARCH / _HEADER
+    if not header.is_file():
+        return False
+    if records is not None and os.path.relpath(header.resolve(), records.folder.resolve()) in records.files:
+        return True
     try:
-        header: dict[str, Any] = read_json(here / _HEADER)
-        if (header.get("format"), header.get("version")) != (_FORMAT, VERSION):
-            raise InputError(
-                f"{here / _HEADER} has version {header.get('version')!r}, not {VERSION}",
-                fix="use the version of xmc_tf that wrote the model, or train it again",
-            )
-        if header["made_from"] != _sources(folder, biases):
-            raise InputError(f"{here} does not match the weights beside it")
-        if header[_TABLE] != crc_of_file(here / _TABLE):
-            raise InputError(f"{here / _TABLE} is damaged")
-        rows, lengths, checksums = np.array(read_npy(here / _TABLE))
+        weights, content = _weight_checksums(folder), read_json(header)
+    except InputError:
+        return records is None  # open_search says what is wrong
+    return not weights or not isinstance(content, dict) or content.get("made_from", weights) == weights
+
+
+def _weight_checksums(folder: Path) -> dict[str, list[int]]:
+    """Return the CRC-32 of the weights of each level, from the directories of their archives."""
+    found = {}
+    for path in sorted((folder / "ranker").glob("*.model/W.npz")):
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            found[path.parent.name] = [info.CRC for info in archive.infolist()]
+    return found
+
+
+def search_records(folder: Path) -> Records | None:
+    """Return the records of the files of a layout."""
+    return Records.read(folder / SEARCH, _HEADER)
+
+
+def open_search(folder: Path) -> StoredSearch:
+    """Map the search layout of rankers."""
+    here = folder / SEARCH
+    alone = not any((folder / "ranker").glob("*.model/W.npz"))
+    fix = _FIX if alone else f"{_FIX}, or delete {here}, which the weights beside it can replace"
+    header = read_header(here / _HEADER, _FORMAT, VERSION, of="a search layout", fix=fix)
+    try:
+        rows, lengths = np.array(read_npy(here / _TABLE))
         words = read_npy(here / _WORDS)
         if words.dtype != np.int32 or words.shape != (lengths.sum(),):
-            raise InputError(f"{here / _WORDS} is damaged")
-        table = ChunkTable(rows, lengths, checksums.view(np.uint64))
-        alone = not any("W.npz" in one for one in header["made_from"])
-        return StoredSearch(here, header["nr_weights"], header["nr_sparse"], header["nr_dense"], table, words, alone)
-    except (InputError, OSError, KeyError, ValueError) as error:
-        problem = error.problem if isinstance(error, InputError) else str(error)
-        if not any((folder / "ranker").glob("*.model/W.npz")):
-            fix = (error.fix if isinstance(error, InputError) else "") or _FIX
-            raise InputError(f"{problem}; the model has no other copy of its weights", fix=fix) from None
-        warn_of_damage(here, problem)
-        return None
-
-
-def damaged(folder: Path) -> InputError:
-    """Return the error for a damaged layout that is the model's only copy of the weights."""
-    return InputError(
-        f"{folder} is damaged: its content has changed since it was saved", expected="the checksums in it",
-        received="other checksums", fix=_FIX,
-    )  # fmt: skip
-
-
-def warn_of_damage(folder: Path, problem: str) -> None:
-    _LOG.warning(
-        "%s; the weights are arranged in memory instead, which takes longer; fix: copy the model again, or delete %s",
-        problem, folder,
-    )  # fmt: skip
+            raise ValueError(f"{words.shape} words of {words.dtype}")
+        sizes = header["nr_weights"], header["nr_sparse"], header["nr_dense"]
+    except (KeyError, ValueError) as error:  # an InputError is a ValueError
+        raise InputError(
+            f"{here} is damaged", expected="the files as they were saved", received=str(error), fix=fix
+        ) from None
+    return StoredSearch(here, *sizes, ChunkTable(rows, lengths), words, alone)
 
 
 def _mapped(path: Path, count: int) -> np.ndarray:
@@ -307,19 +285,6 @@ def _mapped(path: Path, count: int) -> np.ndarray:
     return np.asarray(np.memmap(path, np.int32, "r+", len(head), (count,)))
 
 
-def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the source of a layout: each level's bias, and the checksums of its weights and clusters."""
-    places = [folder / "ranker" / f"{t}.model" for t in range(len(biases))]
-    return [
-        {
-            "bias": bias,
-            **({"W.npz": member_checksums(place / "W.npz")} if (place / "W.npz").exists() else {}),
-            "C.npz": member_checksums(place / "C.npz"),
-        }
-        for place, bias in zip(places, biases, strict=True)
-    ]
-
-
 def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
     """Return the weights of level ``t`` of a model that stores them only in the search layout."""
     chunks, level, clusters, threads = stored.chunks(levels), levels[t], levels[t].clusters, thread_count(-1)
@@ -327,17 +292,14 @@ def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc
     # As the kernel numbers chunks: those before the level have no children here.
     indptr = np.concatenate([np.zeros(first, np.int64), clusters.indptr.astype(np.int64)])
     arguments: tuple[Any, ...] = (
-        unpack, chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums,
-        indptr, kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
+        unpack, chunks.words, chunks.weights, chunks.bytes, chunks.start, chunks.rows, indptr,
+        kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
     )  # fmt: skip
 
     def read(at: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
         with ThreadPoolExecutor(threads) as pool:
             ranges = chunk_ranges(last - first, 4 * threads)
-            jobs = [(*arguments, first + a, first + b, at, indices, data) for a, b in ranges]
-            for future in [pool.submit(*job) for job in jobs]:
-                if future.result() >= 0:
-                    raise damaged(stored.folder)
+            _all_done(pool, [(*arguments, first + a, first + b, at, indices, data) for a, b in ranges])
 
     counts = np.zeros(clusters.shape[0], np.int64)
     read(counts, np.zeros(0, np.int32), np.zeros(0, np.float32))

@@ -214,17 +214,12 @@ class StallWatch:
                 patience_s=_ANSWER_TIMEOUT_S,
             ) as connection:  # fmt: skip
                 connection.sendall(frames.frame(question))
-                answer = frames.receive(connection, _ANSWER_TIMEOUT_S)
-            waits = answer.get("waits")
-            if not isinstance(waits, dict) or not all(type(seconds) is float for seconds in waits.values()):
-                raise frames.FrameError("not a state of a rank")
-            host, place = frames.text_of(answer, "host"), frames.text_of(answer, "place")
-            return State(rank, frames.number_of(answer, "pid"), host, waits, place)
+                return State(**frames.receive(connection, _ANSWER_TIMEOUT_S))
         except TimeoutError:
             silence = "does not answer: its host hangs, or a call blocks all its threads"
         except ConnectionRefusedError:
             silence = f"{_ENDED} or is about to end"
-        except (OSError, ValueError) as error:
+        except OSError as error:
             silence = f"cannot be asked for its state ({error})"
         if other.host == self.host and (state := process_state(other.pid)) != "running":
             silence = "is stopped, by a signal or a debugger" if state == "stopped" else _ENDED
@@ -235,7 +230,7 @@ class StallWatch:
             with connection:
                 question = frames.receive(connection, _ANSWER_TIMEOUT_S)
                 connection.sendall(frames.frame(asdict(current_state(self.rank, self.host))))
-        except (OSError, ValueError) as error:
+        except OSError as error:
             log.debug("a request for this rank's state failed: %s", error)
             return
         if question.get("end") is True:

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import Records, record_files
-from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.data.npz.reading import read_npy, read_npz
+from xmc_tf.store.checksums import Records, record_files
+from xmc_tf.store.kinds import FolderKind, read_header
 
 HEADER, ITEMS, COUNTS = "prepared.json", "items.txt", "item_counts.npy"
 FORMAT = "xmc_tf.sequences.data"
@@ -21,7 +19,7 @@ PARTS = "part_*.npz"
 
 PREPARED = FolderKind(
     "prepared interactions of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
-    parts={r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz": None},
+    parts=r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz",
 )  # fmt: skip
 
 
@@ -78,12 +76,12 @@ class PreparedFolder:
         return [self._part(path) for path in paths]
 
     def _verify(self, path: Path) -> None:
-        """Check a file against its checksum. Folders of version 0.2 have checksums only inside archives."""
-        if self._records is not None and path.name in self._records.files:
-            problem = self._records.problem(path.name)
-        else:
-            problem = archive_problem(path) if path.suffix == ".npz" else None
-        if problem is not None:
+        """Check a file against its checksum."""
+        if self._records is None or path.name not in self._records.files:
+            raise InputError(
+                f"{self.folder / HEADER} has no checksum of {path.name}", fix="prepare the interactions again"
+            )
+        if (problem := self._records.problem(path.name)) is not None:
             raise problem
 
     def _part(self, path: Path) -> UserHistories:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, PreparedFolder, write_header, write_names
 from xmc_tf.sequences.data.interactions import Chunk, InteractionColumns, InteractionTable
+from xmc_tf.store.publishing import publish
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.text_files import unpacked_size
 
@@ -126,7 +126,7 @@ def prepare(
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     count = min(max(1, sum(unpacked_size(Path(path)) for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
-    with placed_folder(folder, PREPARED) as part:
+    with publish(folder, PREPARED) as part:
         buckets = InteractionBuckets(part / "buckets", count)
         for number, table in enumerate(tables):
             path = Path(table.source.name)

@@ -12,16 +12,15 @@ from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.saved_model import Signature
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import checksum_of, record_files
-from xmc_tf.common.folders.kinds import FolderKind
-from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import MASK, PAD
 from xmc_tf.sequences.data.folder import PreparedFolder, write_names
 from xmc_tf.sequences.model.ranking import best_items
 from xmc_tf.sequences.model.recommender import Recommender
+from xmc_tf.store.checksums import checksum_of, record_files
+from xmc_tf.store.kinds import FolderKind, read_header
+from xmc_tf.store.publishing import publish
 
 FORMAT = "xmc_tf.sequences.model"
 VERSION = 1
@@ -29,14 +28,14 @@ HEADER, ITEMS, WEIGHTS = "params.json", "items.txt", "weights"
 
 SEQUENCE_MODEL = FolderKind(
     "a sequence model of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
-    parts={r"params\.json|items\.txt": None, WEIGHTS: ".+"},
+    parts=rf"params\.json|items\.txt|{WEIGHTS}",
 )  # fmt: skip
 
 
 def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:
     """Write a trained model to a folder that all hosts can access. All ranks must call this function."""
     world, folder = model.strategy.communicator, Path(folder)
-    with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
+    with publish(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
         part = Path(world.broadcast(str(part)))
         values = {f"model/{number:05d}": one.numpy for number, one in enumerate(model.replicated)}
         save_tables(part / WEIGHTS, [model.table], world, values)

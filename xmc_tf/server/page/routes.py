@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.server.access import LOCAL, AllowedHosts
 from xmc_tf.server.application import Application, HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.page.answering import PageAnswers

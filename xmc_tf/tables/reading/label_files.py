@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from xmc_tf.common.csv_cells import safe_cell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.store.files import atomic_file
 from xmc_tf.tables.reading.delimited import DelimitedFile
 from xmc_tf.tables.reading.nested import Flattened
 from xmc_tf.tables.reading.records import TableReader

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
 from xmc_tf.tables.label_cells import FASTTEXT
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.text_files import lines_of, named, opened, opened_text, text_encoding, unpacked_size

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.regular import existing_file
 from xmc_tf.data.in_memory import as_columns, is_frame
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
 from xmc_tf.tables.reading.folders import AnnifFolder, PecosFolder

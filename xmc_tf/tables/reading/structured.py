@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import MOST_BYTES, parse_json
+from xmc_tf.common.json_files import MOST_BYTES, parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import columns_of, listed, plain
 from xmc_tf.tables.connections import foreign_database

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, AnyStr, cast
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import named_error
+from xmc_tf.store.files import named_error
 
 _LOG = logging.getLogger(__name__)
 _PIECE, _BUFFER = 1 << 20, 1 << 16

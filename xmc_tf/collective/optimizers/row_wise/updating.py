@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from xmc_tf.collective.optimizers.row_wise.form import TableOptimizer
-from xmc_tf.collective.tables.every_row import RowStep, updated_block
+from xmc_tf.collective.optimizers.row_wise.table_optimizer import TableOptimizer
+from xmc_tf.collective.tables.full_table_loss import RowStep, updated_block
 from xmc_tf.collective.tables.row_sums import sum_by_number
 from xmc_tf.collective.tables.table import ShardedTable
 

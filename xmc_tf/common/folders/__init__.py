@@ -1,1 +1,0 @@
-"""Output folders: their kinds, locks, checksums, and atomic replacement."""
