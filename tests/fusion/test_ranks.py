@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from xmc_tf.fusion.rank_calibration import SAME, best_first, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.rank_calibration import (
+    SAME,
+    best_first,
+    calibrated,
+    learn_rank_weights,
+    learn_short_rank_weights,
+    rank_in_document,
+)
 
 
 def made_up(seed=0, rows=4000, width=8):
@@ -31,6 +38,45 @@ def test_the_order_of_labels_stays():
     # What would reverse the order is not learned.
     assert np.array_equal(learn_rank_weights(probability, ranks, ranks > 3), SAME)
     assert np.allclose(calibrated(probability, ranks, SAME), probability, atol=2e-4)  # log-odds have a limit
+
+
+def cut(seed):
+    """Return probabilities in texts of a few words, of which less is true than they say; all else as `made_up`."""
+    rng = np.random.default_rng(seed)
+    probability, ranks, _ = made_up(seed)
+    raw = 0.4 * np.log(probability / (1 - probability)) - 1.2
+    right = rng.random(len(raw)) < 1 / (1 + np.exp(-raw))
+    return probability, ranks, right, np.repeat(rng.uniform(0.7, 0.99, len(raw) // 8), 8)
+
+
+def test_texts_of_a_few_words_are_calibrated_apart():
+    of_whole = learn_rank_weights(*made_up())
+    learned = learn_short_rank_weights(*cut(seed=2), of_whole)
+    probability, ranks, right, scarcity = cut(seed=3)
+    found = calibrated(probability, ranks, of_whole, learned, scarcity)
+    before = calibrated(probability, ranks, of_whole, SAME, scarcity)
+    for low, high in ((0.0, 0.1), (0.1, 0.2), (0.2, 1.0)):
+        some = (found >= low) & (found < high)
+        assert abs(found[some].mean() - right[some].mean()) < 0.03
+        assert some.sum() > 500
+    assert before[ranks == 0].mean() > right[ranks == 0].mean() + 0.15
+    assert (np.diff(found.reshape(-1, 8), axis=1) <= 0).all()
+    whole = calibrated(probability, ranks, of_whole, learned, np.zeros_like(scarcity))
+    assert np.array_equal(whole, calibrated(probability, ranks, of_whole))
+    unknown = calibrated(probability, ranks, of_whole, learned, np.ones_like(scarcity))
+    assert np.allclose(unknown, probability, atol=2e-4)
+
+
+def test_if_all_features_would_reorder_labels_fewer_are_learned():
+    probability, ranks, _ = made_up()
+    rng = np.random.default_rng(4)
+    raw = np.log(probability / (1 - probability))
+    right = rng.random(len(raw)) < 1 / (1 + np.exp(-(0.6 * raw - 1 + 0.4 * np.log1p(ranks))))  # later ones are better
+    weights = learn_rank_weights(probability, ranks, right)
+    assert weights[4] == 0 < weights[1]
+    assert not np.array_equal(weights, SAME)
+    found = calibrated(probability, ranks, weights)
+    assert abs(found.mean() - right.mean()) < 0.01
 
 
 def test_ranks_of_candidates():

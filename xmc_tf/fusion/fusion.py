@@ -25,8 +25,8 @@ from xmc_tf.label_names import Mentions
 from xmc_tf.store.models import FUSION_HEADER
 
 _DOCUMENTS = "documents.npy"
-_WEIGHTS = ("weights", "new_weights")
-_VERSION = 3
+_WEIGHTS, _RANK_WEIGHTS = ("weights", "new_weights"), ("rank_weights", "short_rank_weights")
+_VERSION = 4
 _BEST = 5  # best labels of a document, whose calibration is measured
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
@@ -43,6 +43,7 @@ class Fusion:
     nr_held_out: int = 0
     similarity: Similarity | None = None  # None: the model has no encoder
     rank_weights: np.ndarray = field(default_factory=SAME.copy)  # float64, one for each of ranks.RANK_NAMES
+    short_rank_weights: np.ndarray = field(default_factory=SAME.copy)  # of texts of which nearly nothing is known
     names: bool = True  # whether names were evidence and documents in training; else scores of new labels mean nothing
     centers: LabelCenters | None = None  # None: the model has no encoder
     error: float = math.nan  # expected calibration error of the best held-out labels; NaN: not measured
@@ -99,7 +100,8 @@ class Fusion:
         shown = ~is_hidden
         top = shown & (ranks < _BEST)
         return dataclasses.replace(
-            learned, weights=weights.known, new_weights=weights.new, rank_weights=weights.ranks,
+            learned, weights=weights.known, new_weights=weights.new,
+            rank_weights=weights.ranks, short_rank_weights=weights.short_ranks,
             curve=measure_curve(best[shown], held.right[shown], found.rows[shown], truth.nnz - folds.nr_hidden),
             error=calibration_error(best[top], held.right[top]),
             similarity=None if embedded is None else embedded.of_new(),
@@ -216,7 +218,9 @@ class Fusion:
         ranks = rank_in_document(found.rows, order, known)
         rows = found.rows[order]
         starts = np.searchsorted(rows, np.arange(nr_rows))
-        best = calibrated(probability[order], ranks[order], self.rank_weights, found.scarcity[order])
+        best = calibrated(
+            probability[order], ranks[order], self.rank_weights, self.short_rank_weights, found.scarcity[order]
+        )
         keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (best >= threshold)
         counts = np.bincount(rows[keep], minlength=nr_rows)
         return best[keep], found.labels[order[keep]].astype(np.int32), counts
@@ -233,7 +237,7 @@ class Fusion:
         content = {
             "version": _VERSION,
             **{name: dict(zip(NAMES, getattr(self, name).tolist(), strict=True)) for name in _WEIGHTS},
-            "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
+            **{name: dict(zip(RANK_NAMES, getattr(self, name).tolist(), strict=True)) for name in _RANK_WEIGHTS},
             "nr_held_out": self.nr_held_out,
             "names": self.names,
             "typical_information": self.typical,
@@ -253,13 +257,15 @@ class Fusion:
             raise InputError(f"{path} was written by another version of xmc_tf", fix="train the model again")
         try:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
-            ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
+            ranks, short_ranks = (
+                np.array([content[weights][name] for name in RANK_NAMES], np.float64) for weights in _RANK_WEIGHTS
+            )
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             known, new = (np.array([weights[name] for name in NAMES], np.float64) for weights in stored)
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
             measured = content["calibration_error"]
             return cls(
-                known, new, documents, curve, count, similarity, ranks, bool(content["names"]), centers,
+                known, new, documents, curve, count, similarity, ranks, short_ranks, bool(content["names"]), centers,
                 math.nan if measured is None else float(measured), float(content["typical_information"]),
                 int(content["nr_documents"]),
             )  # fmt: skip

@@ -12,7 +12,14 @@ from scipy.special import expit
 
 from xmc_tf.fusion.candidates import LabelCandidates
 from xmc_tf.fusion.logistic import fit_logistic
-from xmc_tf.fusion.rank_calibration import best_first, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.rank_calibration import (
+    SAME,
+    best_first,
+    calibrated,
+    learn_rank_weights,
+    learn_short_rank_weights,
+    rank_in_document,
+)
 from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS
 from xmc_tf.label_names import Mentions
 
@@ -32,6 +39,7 @@ class Weights(NamedTuple):
     known: np.ndarray  # float64, one for each of weighted_numbers.NAMES
     new: np.ndarray  # the same, for labels without training documents
     ranks: np.ndarray  # float64, one for each of rank_calibration.RANK_NAMES
+    short_ranks: np.ndarray = SAME  # the same, for texts of which nearly nothing is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +84,20 @@ class HeldOutCandidates:
         ranks = rank_in_document(self.rows, best_first(self.rows, probability), known)
         of_ranks = learn_rank_weights(probability[taught], ranks[taught], right[taught], guess and guess.ranks)
         of_new[0] += self._shift(raw, unused if vocabulary else self.hidden, of_ranks)
+        of_short_ranks = SAME if guess is None else guess.short_ranks
         if short is not None:
             of_known[OF_SHORT_TEXTS] = short.fit_of_short_texts(of_known)
         elif guess is not None:
             of_known[OF_SHORT_TEXTS] = guess.known[OF_SHORT_TEXTS]
         of_new[OF_SHORT_TEXTS] = of_known[OF_SHORT_TEXTS]
-        return Weights(of_known, of_new, of_ranks)
+        weights = Weights(of_known, of_new, of_ranks, of_short_ranks)
+        if short is None:
+            return weights
+        probability, ranks = short._before_calibration(weights)
+        some = short.known
+        return weights._replace(short_ranks=learn_short_rank_weights(
+            probability[some], ranks[some], short.right[some], short.scarcity[some], of_ranks
+        ))  # fmt: skip
 
     def fit_of_short_texts(self, weights: np.ndarray) -> np.ndarray:
         """Return the weights of the numbers of short texts, given all others; these candidates are of cut documents."""
@@ -93,10 +109,13 @@ class HeldOutCandidates:
 
     def probabilities(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         """Return the calibrated probability of each candidate, and its rank in its document."""
+        probability, ranks = self._before_calibration(weights)
+        return calibrated(probability, ranks, weights.ranks, weights.short_ranks, self.scarcity), ranks
+
+    def _before_calibration(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         raw = np.where(self.known, self.numbers @ weights.known, self.numbers @ weights.new)
         probability = sigmoid(raw)
-        ranks = rank_in_document(self.rows, best_first(self.rows, probability), self.known)
-        return calibrated(probability, ranks, weights.ranks, self.scarcity), ranks
+        return probability, rank_in_document(self.rows, best_first(self.rows, probability), self.known)
 
     def cross_fitted(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
         """Return the same by weights that were fitted to other documents only; ``weights`` were fitted to all.

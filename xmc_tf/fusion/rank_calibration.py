@@ -14,6 +14,8 @@ RANK_NAMES = ("constant", "probability", "probability above -1", "probability ab
 SAME = np.array([0, 1, 0, 0, 0], np.float64)
 """The weights that leave probabilities as they are."""
 _FITTED = 20  # best labels of a document, from which the weights are learned
+_FIXED = 1e6  # penalty that keeps a weight as it is
+_SIMPLER = ([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1])  # features that are tried until the order of labels is kept
 
 
 def best_first(rows: np.ndarray, probability: np.ndarray) -> np.ndarray:
@@ -43,23 +45,53 @@ def learn_rank_weights(
 ) -> np.ndarray:
     """Fit the weights of the calibration, one for each of ``RANK_NAMES``; ``SAME`` if they would reorder labels."""
     some = ranks < _FITTED
-    features = _features(probability[some], ranks[some])
-    weights = np.round(fit_logistic(features, right[some], SAME, guess=guess), 6)
-    keeps_order = (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0
-    return weights if keeps_order else SAME
+    return _fitted(_features(probability[some], ranks[some]), right[some], guess=guess)
+
+
+def learn_short_rank_weights(
+    probability: np.ndarray, ranks: np.ndarray, right: np.ndarray, scarcity: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Fit the weights for texts of which nearly nothing is known, given those for whole documents."""
+    some = (ranks < _FITTED) & (scarcity > 0) & (scarcity < 1)
+    features, share = _features(probability[some], ranks[some]), scarcity[some, None]
+    return _fitted(share * features, right[some], ((1.0 - share) * features) @ weights)
+
+
+def _fitted(
+    features: np.ndarray, right: np.ndarray, given: np.ndarray | None = None, guess: np.ndarray | None = None
+) -> np.ndarray:
+    """Return weights that keep the order of labels: of all features, else of fewer; ``given`` is added to their sum."""
+    for columns in _SIMPLER:
+        start, penalty = SAME[columns], np.ones(len(columns))
+        chosen = features[:, columns]
+        if given is not None:
+            start, penalty = np.append(start, 1.0), np.append(penalty, _FIXED)
+            chosen = np.column_stack([chosen, given])
+        found = fit_logistic(
+            chosen, right, start, penalty, guess if guess is not None and columns == _SIMPLER[0] else None
+        )
+        weights = np.zeros(len(SAME))
+        weights[columns] = np.round(found[: len(columns)], 6)
+        if (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0:
+            return weights
+    return SAME
 
 
 def calibrated(
-    probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray, scarcity: np.ndarray | float = 0.0
-) -> np.ndarray:
+    probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray, short_weights: np.ndarray = SAME,
+    scarcity: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
     """Return calibrated probabilities as float32; the order within a document is unchanged.
 
-    The less is known of a text (``scarcity``), the less its probabilities change: the best label of a whole document
-    is usually right, the best one of two words is not.
+    The less is known of a text (``scarcity``), the more ``short_weights`` count: the best label of a whole document is
+    usually right, the best one of two words is not. Probabilities of a text without any known word stay as they are.
     """
     features = _features(probability, ranks)
     corrected = features @ weights
-    return expit(corrected + scarcity * (features[:, 1] - corrected)).astype(np.float32)
+    if scarcity is not None:
+        of_short = np.where(scarcity < 1, features @ short_weights, features[:, 1])
+        corrected += scarcity * (of_short - corrected)
+    return expit(corrected).astype(np.float32)
 
 
 def _features(probability: np.ndarray, ranks: np.ndarray) -> np.ndarray:

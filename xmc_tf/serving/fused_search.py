@@ -37,7 +37,8 @@ class FusedSearch(tf.Module):
             if fusion.centers is not None:
                 self.centers = tf.Variable(fusion.centers.vectors, trainable=False, name="label_centers")
         self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names
-        self._weights, self._new_weights, self._rank_weights = fusion.weights, fusion.new_weights, fusion.rank_weights
+        self._weights, self._new_weights = fusion.weights, fusion.new_weights
+        self._rank_weights, self._short_rank_weights = fusion.rank_weights, fusion.short_rank_weights
         self._typical, self._nr_documents = fusion.typical, fusion.nr_documents
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
@@ -137,8 +138,11 @@ class FusedSearch(tf.Module):
         known = tf.cast(self._known(best.nodes), tf.float64)
         ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
         columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
-        corrected = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
-        raw = corrected + scarcity * (raw - corrected)
+        corrected, of_short = (
+            tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
+            for weights in (self._rank_weights, self._short_rank_weights)
+        )
+        raw = corrected + scarcity * (tf.where(scarcity < 1, of_short, raw) - corrected)
         probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
         return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
 
