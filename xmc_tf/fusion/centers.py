@@ -19,14 +19,14 @@ _FILE = "centers.npy"
 FARTHEST = -1.0
 
 EmbedLabels = Callable[[np.ndarray], np.ndarray]
-"""Embed the names of some labels: float32 [labels, dim], of length 1."""
+"""Embed the names of some labels: float32 [labels, dim], of unit norm."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelCenters:
     """The center of each label: the mean direction of the embeddings of its documents and of its name."""
 
-    vectors: np.ndarray  # float32 [labels, dim], of length 1; 0 if nothing is known of the label
+    vectors: np.ndarray  # float32 [labels, dim], of unit norm; 0 if nothing is known of the label
 
     @classmethod
     def of(cls, Y: csr_matrix, documents: np.ndarray, names: np.ndarray | None) -> Self:
@@ -75,7 +75,7 @@ class HeldOutCenters(NamedTuple):
 
     elsewhere: LabelCenters  # without the held-out documents
     every: LabelCenters  # of all documents
-    documents: np.ndarray  # embeddings of the held-out documents, of length 1
+    documents: np.ndarray  # embeddings of the held-out documents, of unit norm
 
     @classmethod
     def of(
@@ -83,7 +83,7 @@ class HeldOutCenters(NamedTuple):
         Y: csr_matrix,
         embeddings: np.ndarray,  # of the documents of Y, all of the same length
         held_out: np.ndarray,  # ascending
-        documents: np.ndarray,  # embeddings of the held-out documents, of length 1
+        documents: np.ndarray,  # embeddings of the held-out documents, of unit norm
         names: EmbedLabels | None,
     ) -> "HeldOutCenters | None":
         """Compute both sets of centers; return None if they would make the model too large."""

@@ -52,7 +52,7 @@ class ProbabilityModel:
         folds: Sequence[np.ndarray],  # documents to hold out in each training, ascending
         threads: int = -1,
         embed: Embed | None = None,
-        held_out_vectors: Callable[[], np.ndarray] | None = None,  # called after scoring; of length 1
+        held_out_vectors: Callable[[], np.ndarray] | None = None,  # called after scoring; of unit norm
         embeddings: np.ndarray | None = None,  # of all documents, of one length; None: do not use label centers
         language: str = AS_WRITTEN,
     ) -> Self:

@@ -21,7 +21,7 @@ class ShortTexts(NamedTuple):
     scores: csr_matrix  # the rankers' scores
     information: np.ndarray  # float64: how much of each text is known
     mentions: Mentions | None = None
-    vectors: np.ndarray | None = None  # embeddings of length 1
+    vectors: np.ndarray | None = None  # embeddings of unit norm
 
 
 class HeldOutScores(NamedTuple):

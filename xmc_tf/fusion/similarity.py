@@ -20,7 +20,7 @@ _FILE = "similarity.npz"
 LOWEST = -4.0
 
 Embed = Callable[[Sequence[str]], np.ndarray]
-"""Embed texts: float32 [texts, dim], of length 1."""
+"""Embed texts: float32 [texts, dim], of unit norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Similarity:
     """Embeddings of the names of labels without documents. The similarity is (cosine - ``least``) / ``scale``."""
 
     labels: np.ndarray  # int32, ascending
-    vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of length 1
+    vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of unit norm
     least: float  # cosine from which a label is a candidate
     scale: float  # unit of similarities
 
@@ -100,7 +100,7 @@ class EmbeddedNames:
 
     similarity: Similarity  # of labels that are new or treated as new
     new: np.ndarray  # labels without documents, ascending
-    documents: np.ndarray  # float32 [documents, dim]: embeddings of the held-out documents, of length 1
+    documents: np.ndarray  # float32 [documents, dim]: embeddings of the held-out documents, of unit norm
 
     @classmethod
     def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:

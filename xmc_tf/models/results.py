@@ -20,7 +20,7 @@ class Scored(NamedTuple):
     """The rankers' best labels of some documents, and what a fusion needs to know about the documents."""
 
     labels: csr_matrix  # documents × labels, each row sorted by score
-    vectors: np.ndarray | None = None  # embeddings of length 1; None: no encoder
+    vectors: np.ndarray | None = None  # embeddings of unit norm; None: no encoder
     information: np.ndarray | None = None  # float64: how much of each text is known; None: unknown
 
 

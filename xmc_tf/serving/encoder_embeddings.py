@@ -66,7 +66,7 @@ class EncoderEmbeddings:
         return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)
 
     def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor, document: tf.Tensor) -> Dense:
-        """Return document embeddings of length 1, given the documents' windows and the document of each window."""
+        """Return document embeddings of unit norm, given the documents' windows and the document of each window."""
         if self._reading.max_windows == 1:
             return Dense(_of_length_one(self._of_windows(ids, mask)))
         vectors = self._in_pieces(ids, mask)

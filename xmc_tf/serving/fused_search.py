@@ -52,7 +52,7 @@ class FusedSearch(tf.Module):
             text: the texts; None: names cannot be evidence.
             beam: the rankers' best labels.
             most: the number of labels.
-            documents: embeddings of length 1; None: there is no encoder.
+            documents: embeddings of unit norm; None: there is no encoder.
             information: how much of each text is known (float64); None: enough.
             certain: whether a text without any known word has no labels, unless it mentions them.
         """
@@ -187,7 +187,7 @@ class NameSimilarity(tf.Module):
         self._least, self._scale = similarity.least, similarity.scale
 
     def candidates(self, documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return pairs of a document (int64) and a similar label (int32), given document embeddings of length 1."""
+        """Return pairs of a document (int64) and a similar label (int32), given document embeddings of unit norm."""
         best = tf.math.top_k(tf.matmul(documents, self.vectors, transpose_b=True), k=self._most)
         there = tf.where(best.values >= self._least)
         return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))

@@ -14,7 +14,7 @@ WINDOWS_AT_ONCE = 256
 
 class LabelHeadParts(NamedTuple):
     rows: np.ndarray  # float32 [labels, dim + 1]: weights, and the bias last
-    scale: float  # factor applied to embeddings of length 1
+    scale: float  # factor applied to embeddings of unit norm
     post_processor: str
     pool: int  # number of best labels of rankers and head that are averaged; a missing label counts as 0
     method: str  # "average" or "root_average"

@@ -9,7 +9,7 @@ import tensorflow as tf
 class TextWindows(NamedTuple):
     """The windows of long documents, as tensors."""
 
-    vectors: tf.Tensor  # float32 [windows, dim]: embeddings of length 1
+    vectors: tf.Tensor  # float32 [windows, dim]: embeddings of unit norm
     document: tf.Tensor  # int64 [windows], ascending; each document has at least one
 
 

@@ -195,7 +195,7 @@ def _shares(
 ) -> tuple[Share, ...]:
     """Return the share of each source in a score, of which label names add ``names``.
 
-    Methods that combine ranks instead of scores have no shares.
+    Methods that combine the positions of labels instead of their scores have no shares.
     """
     if method not in (*MEANS, "concat-only", "transformer-only"):
         return ()
