@@ -303,3 +303,8 @@ def test_flags_without_effect_are_refused(why, here):
     error = refused("cannot be used", import_module(f"xmc_tf.{module}").main, argv)
     if why == "a folder of a demo without models":
         assert "leave out --work and --ask" in str(error)
+
+
+@pytest.mark.parametrize("flag", ["-y", "--truth-path"])
+def test_errors_name_a_flag_as_it_was_typed(flag, here):
+    refused(f"{flag} cannot be used", import_module("xmc_tf.evaluate").main, ["t.csv", "-m", "model", flag, "y.npz"])

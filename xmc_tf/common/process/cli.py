@@ -68,8 +68,10 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> "GivenFlags":  # type: ignore[override]
         """Return the flags as ``GivenFlags``."""
         found = GivenFlags()
+        typed = {str(one).partition("=")[0] for one in (sys.argv[1:] if args is None else args)}
         for action in reversed(self._actions):
-            found.spelled[action.dest] = (action.option_strings or [str(action.metavar)])[0]
+            spellings = action.option_strings or [str(action.metavar)]
+            found.spelled[action.dest] = next((one for one in spellings if one in typed), spellings[0])
         return super().parse_args(args, found)
 
     def format_help(self) -> str:
