@@ -4,6 +4,7 @@ import logging
 import time
 
 from xmc_tf.common.process.versions import package_versions
+from xmc_tf.jobs.comparison import compare_with_linear
 from xmc_tf.jobs.table_job import TableJob, data_set_over_ranks, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.results import predict_over_ranks, rows_of
@@ -66,8 +67,10 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
 
     def recorded() -> str:
         writable = TableStore.open(store.path, write=True)
+        about, spent = summary_of(writable), sum(stage.seconds for stage in stages.done)
+        compared = [] if predicted is None else compare_with_linear(store, about, predicted, spent)
         return finish(
-            job, writable, summary_of(writable), predicted, start, began=began, kind="XR-Transformer",
+            job, writable, about, predicted, start, compared=compared, began=began, kind="XR-Transformer",
             parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,
             durations={stage.name: round(stage.seconds, 2) for stage in stages.done},
             curve={name: [(step, value) for step, value in points] for one in curves for name, points in one.items()},

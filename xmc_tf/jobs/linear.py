@@ -69,7 +69,7 @@ def train_on_table(job: TableJob, options: LinearOptions, communicator: Communic
         store = data_set_over_ranks(job, communicator)
         about = summary_of(store)
     threads = threads_of_rank(communicator, options.threads)
-    features = DataSetFeatures(store, threads, _lines_to_learn(store, options))
+    features = DataSetFeatures(store, threads, lines_to_learn(store, options))
     effort = options.effort or "balanced"
     options = dataclasses.replace(options, effort=None, threads=threads)
     training = LinearTraining(features, options, about.single_label, seconds)
@@ -80,7 +80,7 @@ def train_on_table(job: TableJob, options: LinearOptions, communicator: Communic
         if about.question:  # the summary repeats it minutes later
             _LOG.warning("%s", about.question)
         warn_of_case(store.names or ())
-        shape = _shape_of(store, about)
+        shape = shape_of(store, about)
         fixed = job.given | set(TFIDF_FLAGS) if store.nr_features else job.given
         settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=effort)
         _LOG.info(announcement(shape, settings))
@@ -189,19 +189,27 @@ class LinearTraining:
 
     def train(self, params: XRLinearParams, folder: Path, communicator: Communicator) -> XRLinear:
         """Train a model with these settings on training and validation documents, and save it."""
-        began, store, named = time.monotonic(), self.features.store, self.features.names is not None
-        label_names = self.options.label_names if named else self.options.label_names or False
-        options = dataclasses.replace(self.options, params=params, label_names=label_names)
-        executor: InMemory | OverRanks = InMemory(options.threads)
+        executor: InMemory | OverRanks = InMemory(self.options.threads)
         if communicator.size > 1 or has_begun(folder):
-            inputs = [store.meta("splits"), options.decisive(not store.nr_features)]
+            store = self.features.store
+            inputs = [store.meta("splits"), self._final(params).decisive(not store.nr_features)]
             key = on_first_rank(communicator, lambda: digest([store_contents(store), *inputs]))
-            executor = OverRanks(communicator, folder, key, options.threads)
+            executor = OverRanks(communicator, folder, key, self.options.threads)
+        model = self.fit(params, executor)
+        if isinstance(executor, InMemory):
+            model.save(folder)
+            return model
+        executor.save(model)
+        return run_on_all_ranks(communicator, lambda: XRLinear.load(folder))
+
+    def fit(self, params: XRLinearParams, executor: InMemory | OverRanks) -> XRLinear:
+        """Return a model with these settings, trained on training and validation documents."""
+        began, store, named = time.monotonic(), self.features.store, self.features.names is not None
         tfidf, X = executor.shared(lambda: self.features.of(params.tfidf))
         Y = trained_labels(store)
         documents, names = (X[: Y.shape[0]], as_features(X[Y.shape[0] :])) if named else (X, None)
         data = LinearData(Y, self.features.texts, as_features(documents), tfidf, store.names, name_features=names)
-        options = dataclasses.replace(options, keep_training_data=self._keeps(params, data.X))
+        options = dataclasses.replace(self._final(params), keep_training_data=self._keeps(params, data.X))
         model = XRLinear.of(train_linear(data, options, executor))
         self.seconds["training"] = round(time.monotonic() - began - executor.seconds_of_evidence, 2)
         if model.evidence is not None:
@@ -210,11 +218,12 @@ class LinearTraining:
         model.metadata = model.metadata.with_columns(store.columns)
         if store.count("test") and not store.nr_features:
             model.metadata = model.metadata.with_examples(list(store.texts("test")[:_EXAMPLES]))
-        if isinstance(executor, InMemory):
-            model.save(folder)
-            return model
-        executor.save(model)
-        return run_on_all_ranks(communicator, lambda: XRLinear.load(folder))
+        return model
+
+    def _final(self, params: XRLinearParams) -> LinearOptions:
+        named = self.features.names is not None
+        label_names = self.options.label_names if named else self.options.label_names or False
+        return dataclasses.replace(self.options, params=params, label_names=label_names)
 
     def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:
         """Return whether the model should keep its training data."""
@@ -294,14 +303,14 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
     seconds[part] = round(time.monotonic() - began, 2)
 
 
-def _lines_to_learn(store: TableStore, options: LinearOptions) -> list[str] | None:
+def lines_to_learn(store: TableStore, options: LinearOptions) -> list[str] | None:
     """Return the label names to train on, or None. By default, names are used if they contain letters."""
     if store.nr_features or not store.names or options.probabilities is False or options.label_names is False:
         return None
     return store.names if options.label_names or have_letters(store.names) else None
 
 
-def _shape_of(store: TableStore, about: Summary) -> DataShape:
+def shape_of(store: TableStore, about: Summary) -> DataShape:
     letters = store.connection.execute(
         "SELECT coalesce(avg(length(text)), 0) FROM (SELECT text FROM documents LIMIT 10000)"
     ).fetchone()[0]

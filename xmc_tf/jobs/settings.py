@@ -90,7 +90,9 @@ def choose_settings(
     steps = [step for step in _steps(params, shape.labels, effort) if not fixed.intersection(step.fixes)]
     sample = None if shape.documents <= _SAMPLE[effort] else _SAMPLE[effort]
     if minutes is not None:
-        steps, sample = _affordable(steps, shape, 60 * minutes - _seconds(shape, effort), sample, reasons, minutes)
+        steps, sample = _affordable(
+            steps, shape, 60 * minutes - seconds_of_training(shape, effort), sample, reasons, minutes
+        )
     if steps and sample:
         reasons.append(f"settings were compared on {sample:,} of {shape.documents:,} training documents")
     if steps and len(params.trees) > COMPARED_TREES:
@@ -106,7 +108,7 @@ def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
 def announcement(shape: DataShape, settings: Settings) -> str:
     """Return a message that says what the training run will do and how long it will take."""
     effort = settings.effort
-    seconds, parts = _seconds(shape, effort), []
+    seconds, parts = seconds_of_training(shape, effort), []
     if settings.steps:
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, settings.sample)
         seconds += one * (1 + sum(step.cost for step in settings.steps))
@@ -120,7 +122,7 @@ def announcement(shape: DataShape, settings: Settings) -> str:
     )
 
 
-def _seconds(shape: DataShape, effort: str) -> float:
+def seconds_of_training(shape: DataShape, effort: str) -> float:
     """Estimate the duration of the final training run, including label trees and label names as evidence."""
     return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape) + shape.labels * _LABEL
 
@@ -129,7 +131,7 @@ def _affordable_effort(shape: DataShape, minutes: float | None, effort: str, rea
     """Return the highest effort, up to the requested one, whose training run fits into the time."""
     order = list(EFFORTS)
     found = effort
-    while minutes is not None and found != order[0] and _seconds(shape, found) > 60 * minutes:
+    while minutes is not None and found != order[0] and seconds_of_training(shape, found) > 60 * minutes:
         found = order[order.index(found) - 1]
     if found != effort and minutes is not None:
         reasons.append(f"--effort {found} instead of {effort}, for --minutes {minutes:g}")

@@ -136,11 +136,12 @@ def data_set_over_ranks(job: TableJob, communicator: Communicator) -> TableStore
 
 def finish(
     job: TableJob, store: TableStore, about: Summary, predicted: csr_matrix | None, start: float,
-    tried: Sequence[str] = (), **record: Any,
+    tried: Sequence[str] = (), compared: Sequence[str] = (), **record: Any,
 ) -> str:  # fmt: skip
     """Measure the predictions, save the record of the run, and return the summary to print.
 
-    ``tried`` has the lines of the table of settings, and ``record`` further fields of the record.
+    ``tried`` has the lines of the table of settings, ``compared`` those of a comparison with another model, whose last
+    one is a sentence, and ``record`` further fields of the record.
     """
     results = None if predicted is None else _results(store, predicted, about.single_label)
     run = Run(
@@ -162,6 +163,7 @@ def finish(
         "results": _wrapped([_unmeasured(job, store)])
         if results is None
         else [*results.lines(), *_wrapped(_remarks(results, about))],
+        "compared": [*compared[:-1], *_wrapped(compared[-1:])],
         "examples": _examples(store.texts("test"), predicted, store.names) if readable else [],
         "time": _wrapped([
             f"{run.seconds:,.0f} s, {peak_memory()}: "
