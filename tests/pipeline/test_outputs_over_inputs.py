@@ -47,7 +47,7 @@ REFUSED = [
     (train, [*TRAIN, "X.txt"], "-m X.txt is also the input -t X.txt"),
     (train, [*TRAIN, "m/new"], "-m m/new lies inside the model in"),
     (train, [*TRAIN, "exp", "--model-shortcut", "exp/encoder"], "would replace exp/encoder, which is the input"),
-    (train, [*TRAIN, "m", "--code-path", "m/tree"], "would replace m/tree, which is the input -c"),
+    (train, [*TRAIN, "m", "--code-path", "m/tree"], "would replace m/tree, which is the input --code-path"),
     (train, [*TRAIN, "new", "--work-dir", "."], "holds X.txt, which is the input -t"),
     (train, [*TRAIN, "new", "--work-dir", "m/head"], "--work-dir m/head is part of the model in"),
     (train, [*TRAIN, "new", "--save-emb-dir", "m/tree"], "--save-emb-dir m/tree is part of the model in"),
