@@ -21,6 +21,12 @@ def inputs(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Let a database be without a row for seconds; users wait for a minute."""
+    monkeypatch.setattr("xmc_tf.tables.reading.structured.MOST_SECONDS", 3.0)
+
+
 PARTS = {"broken once": (0, BROKEN_ONCE), "others": (BROKEN_ONCE, BROKEN_ONCE + 44)}
 if PART := os.environ.get("XMC_TF_BAD_INPUT"):
     PARTS = {PART: tuple(map(int, PART.split(":")))}
