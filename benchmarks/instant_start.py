@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sides.generated_rankers import write_generated
+from xmc_tf.rankers import XLinear
 
 _SIDE = Path(__file__).parent / "sides" / "our_instant_start.py"
 _ROOT = Path(__file__).parents[1]
@@ -46,6 +47,8 @@ def main() -> None:
         if not (folder / "queries.txt").exists():
             write_generated(folder, a.labels, a.queries)
         _ours(folder)  # compiles, and fills the page cache
+        if a.pecos:
+            XLinear.load(folder / "model" / "ranker").save(folder / "pecos", pecos=True)
         rounds: list[dict[str, dict[str, Any]]] = []
         for _ in range(a.rounds):
             ours = _ours(folder)

@@ -17,7 +17,7 @@ def main():
     folder, form, beam, topk = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     X = smat.load_npz(folder / "queries.npz").tocsr().astype(np.float32)
     start = time.process_time()
-    model = XLinearModel.load(str(folder / "model" / "ranker"), is_predict_only=True, weight_matrix_type=form)
+    model = XLinearModel.load(str(folder / "pecos"), is_predict_only=True, weight_matrix_type=form)
     load_s = time.process_time() - start
 
     def predict(queries):

@@ -4,15 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.files import flip
 from tests.refusals import refused
 from xmc_tf.check import __main__ as check
-from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, check_model
+from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, archive_problem, check_model
 from xmc_tf.store.checksums import checksum_of, record_files
 
 
@@ -177,3 +180,41 @@ def test_the_command_exits_with_the_result_and_loads_no_tensorflow(model, capsys
     assert done.returncode == 1, done.stderr
     assert "tree/C0.npz" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("archive") / "W.npz"
+    sp.save_npz(path, sp.random(40, 30, 0.3, "csc", np.float32, rng=0), compressed=False)
+    return path
+
+
+def data_of(path):
+    """Return the places of the members' bytes in an archive."""
+    ranges = []
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                begin = member._orig_compress_start
+            ranges.append(range(begin, begin + info.compress_size))
+    return [position for one in ranges for position in one]
+
+
+@given(st.data())
+def test_a_flipped_byte_of_any_member_is_noticed(archive, tmp_path_factory, data):
+    content = bytearray(archive.read_bytes())
+    content[data.draw(st.sampled_from(data_of(archive)))] ^= data.draw(st.integers(1, 255))
+    damaged = tmp_path_factory.getbasetemp() / "damaged.npz"
+    damaged.write_bytes(content)
+    assert archive_problem(archive) == ""
+    assert "is damaged: " in archive_problem(damaged)
+
+
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.booleans())
+def test_no_archive_breaks_the_comparison(archive, tmp_path_factory, position, value, cut):
+    content = bytearray(archive.read_bytes())
+    position %= len(content)
+    content[position] = value
+    damaged = tmp_path_factory.getbasetemp() / "any.npz"
+    damaged.write_bytes(content[:position] if cut else content)
+    assert isinstance(archive_problem(damaged), str)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.collective.checkpoints import load, save, stacked, trained, whole
 from tests.collective.threads import on_ranks, results_of
-from xmc_tf.collective.checkpoints import packed_arrays, shard_files
+from xmc_tf.collective.checkpoints import shard_files
 from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
 from xmc_tf.ranks.partition import Partition
 
@@ -34,11 +34,7 @@ def test_a_checkpoint_loads_with_any_partition(tmp_path_factory, cuts, other_cut
     np.testing.assert_array_equal(stacked(tables, "v"), whole(23, 3, 0.5))
 
 
-@pytest.mark.parametrize(("pack_bytes", "files"), [(1, 3), (100, 2), (1 << 30, 1)])
-def test_replicated_arrays_are_restored_from_few_files(pack_bytes, files, tmp_path, monkeypatch):
-    """Only a file with a single array may exceed the limit."""
-    monkeypatch.setattr(packed_arrays, "PACK_BYTES", pack_bytes)
-    monkeypatch.setattr(packed_arrays, "BLOCK_BYTES", 7)
+def test_replicated_arrays_are_restored_from_one_file(tmp_path):
     extra = {
         "dense/kernel:0": np.float32([[1, 2], [3, 4]]),
         "step": np.int64(5),
@@ -52,7 +48,8 @@ def test_replicated_arrays_are_restored_from_few_files(pack_bytes, files, tmp_pa
         np.testing.assert_array_equal(back[name], value)
         assert back[name].shape == np.shape(value)
         assert back[name].dtype == np.asarray(value).dtype
-    assert len(list(tmp_path.glob("c/data-*/replicated-*"))) == files
+    with np.load(next(tmp_path.glob("c/data-*/replicated.npz"))) as plain:
+        assert plain["text"].tolist() == ["a", "bcd"]
     manifest = read_manifest(tmp_path / "c")
     assert (manifest.step, manifest.ranks) == (12, 3)
 
@@ -88,6 +85,6 @@ def test_a_new_checkpoint_replaces_the_old_one(tmp_path):
     save(tmp_path / "c", size=2, step=2)
     assert read_manifest(tmp_path / "c").step == 2
     assert len(list((tmp_path / "c").glob("data-*"))) == 1
-    assert len(list(tmp_path.glob("c/*/*"))) == 6 < len(first)
+    assert len(list(tmp_path.glob("c/*/*"))) == 7 < len(first)
     tables, _ = load(tmp_path / "c", size=4)
     np.testing.assert_array_equal(stacked(tables, "m"), whole(23, 3, 0.25))

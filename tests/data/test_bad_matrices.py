@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from tests.refusals import refused
 from xmc_tf.data import load_matrix
-from xmc_tf.data.npz import reading as npz_module
-from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.data import npz as npz_module
+from xmc_tf.data.npz import read_npz
 
 
 def message_of(path, **options) -> str:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz.reading import read_head, read_npz
+from xmc_tf.data.npz import read_npz
+from xmc_tf.store.arrays import read_head
 
 
 def file_of(text: str, version=b"\x01\x00"):

@@ -1,7 +1,6 @@
 """Token stores: what was written comes back, padded as a loop would pad it, and nothing damaged is read."""
 
 import json
-import zlib
 
 import numpy as np
 import pytest
@@ -131,7 +130,7 @@ def test_no_document_is_cut_to_fit(tmp_path):
     refused("window 1 has more than 2 tokens", store.padded, [0, 1], pad_id=0, to=2)
 
 
-@pytest.mark.parametrize("name", ["ids.bin", "lengths.npy", "store.json"])
+@pytest.mark.parametrize("name", ["ids.npy", "lengths.npy", "store.json"])
 def test_cut_changed_and_missing_files_are_named(tmp_path, name):
     folder = tmp_path / "tokens"
     write(folder, [[1, 2], [3, 4, 5]])
@@ -152,9 +151,9 @@ def test_cut_changed_and_missing_files_are_named(tmp_path, name):
 def test_sizes_are_compared_even_without_reading(tmp_path):
     folder = tmp_path / "tokens"
     write(folder, [[1, 2], [3, 4, 5]])
-    path = folder / "ids.bin"
+    path = folder / "ids.npy"
     path.write_bytes(path.read_bytes() + b"x")
-    refused(r"ids\.bin is damaged: its size.*\n.*10 bytes\n.*11", TokenStore.open, folder, verify=False)
+    refused(r"ids\.npy is damaged.*\n.*\n.*10 bytes.*11 exist", TokenStore.open, folder, verify=False)
 
 
 @pytest.mark.parametrize(
@@ -162,12 +161,8 @@ def test_sizes_are_compared_even_without_reading(tmp_path):
     [
         ({"format": "other"}, ["store.json", '"format"']),
         ({"version": 99}, ["store.json", "version", "99"]),
-        ({"dtype": "float32"}, ["store.json", "sizes and checksums"]),
-        ({"documents": 3}, ["lengths.npy", "int32 of 3 windows"]),
-        ({"files": {}}, ["store.json", "sizes and checksums"]),
-        ({"files": {"ids.bin": {}, "lengths.npy": {"bytes": 1}}}, ["store.json", "record of the file 'ids.bin'"]),
-        ({"about": None}, ["store.json"]),
-        ({"dtype": "int32"}, ["ids.bin", "4 bytes"]),
+        ({"about": None}, ["store.json has changed since it was saved", "checksum"]),
+        ({"files": {"ids.npy": {}, "lengths.npy": {"bytes": 1}}}, ["store.json has changed since it was saved"]),
     ],
 )
 def test_headers_that_do_not_fit(tmp_path, change, words):
@@ -176,19 +171,6 @@ def test_headers_that_do_not_fit(tmp_path, change, words):
     header = json.loads((folder / "store.json").read_text()) | change
     (folder / "store.json").write_text(json.dumps(header))
     refused(words, TokenStore.open, folder)
-
-
-def test_lengths_of_another_store(tmp_path):
-    folder = tmp_path / "tokens"
-    write(folder, [[1, 2], [3, 4, 5]])
-    other = write(tmp_path / "other", [[1, 2], [3, 4]])
-    content = (other.folder / "lengths.npy").read_bytes()
-    (folder / "lengths.npy").write_bytes(content)
-    header = json.loads((folder / "store.json").read_text())
-    refused(r"lengths\.npy is damaged: its content", TokenStore.open, folder)
-    header["files"]["lengths.npy"]["crc32"] = f"{zlib.crc32(content):08x}"
-    (folder / "store.json").write_text(json.dumps(header))
-    refused(r"lengths\.npy has unexpected content\n.*add up to 5 tokens", TokenStore.open, folder)
 
 
 def test_documents_of_several_windows(tmp_path):
@@ -222,7 +204,7 @@ def test_windows_of_one_document_or_of_several_differ(tmp_path):
     assert not (tmp_path / "ones" / "windows.npy").exists()
 
 
-@pytest.mark.parametrize("damage", ["missing", "changed", "other counts"])
+@pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_damaged_counts_of_windows(tmp_path, damage):
     folder = tmp_path / "tokens"
     with TokenStore.create(folder) as writer:
@@ -230,12 +212,6 @@ def test_damaged_counts_of_windows(tmp_path, damage):
     path = folder / "windows.npy"
     if damage == "missing":
         path.unlink()
-    elif damage == "changed":
-        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     else:
-        header = json.loads((folder / "store.json").read_text())
-        np.save(path, np.array([0, 3], np.int32))
-        content = path.read_bytes()
-        header["files"]["windows.npy"] = {"bytes": len(content), "crc32": f"{zlib.crc32(content):08x}"}
-        (folder / "store.json").write_text(json.dumps(header))
+        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     refused(r"windows\.npy", TokenStore.open, folder)

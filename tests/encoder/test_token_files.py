@@ -52,7 +52,7 @@ def test_a_store_that_fits_is_taken_again(tokenizer, tmp_path, monkeypatch, capl
     assert same(tokenize_file(texts, other, folder, max_length=17), texts, other, 17)
     assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)
     assert len(written) == 4
-    (folder / "ids.bin").write_bytes((folder / "ids.bin").read_bytes()[:-2])
+    (folder / "ids.npy").write_bytes((folder / "ids.npy").read_bytes()[:-2])
     assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)
     assert len(written) == 5
     assert "tokenizing again" in caplog.text

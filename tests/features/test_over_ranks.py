@@ -6,10 +6,11 @@ from tests.collective.threads import on_ranks, results_of
 from tests.features.texts import HARD, random_corpus
 from tests.files import contents
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TextFile, save_matrix
+from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf, over_ranks
 from xmc_tf.features.over_ranks import vectorize_over_ranks
 from xmc_tf.params import TfidfParams
+from xmc_tf.store.arrays import save_sparse
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def path(tmp_path_factory):
 def over(ranks, texts, params, folder):
     folder.mkdir(exist_ok=True)
     return on_ranks(
-        ranks, lambda one: vectorize_over_ranks(one, texts, params, folder / "tfidf", folder / "X.npz", threads=1)
+        ranks, lambda one: vectorize_over_ranks(one, texts, params, folder / "tfidf", folder / "X", threads=1)
     )
 
 
@@ -42,7 +43,7 @@ def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
     tfidf = Tfidf.fit(texts, params, threads=1)
     alone.mkdir()
     tfidf.save(alone / "tfidf")
-    save_matrix(alone / "X.npz", tfidf.transform(texts, threads=1))
+    save_sparse(alone / "X", tfidf.transform(texts, threads=1))
     most, add_up = [], over_ranks.add_up
     monkeypatch.setattr(over_ranks, "add_up", lambda parts: (most.append(sums := add_up(parts)), sums)[1])
     for ranks in (2, 5):
@@ -67,13 +68,13 @@ def test_an_interrupted_run_is_taken_up_by_other_ranks(path, tmp_path, monkeypat
     with monkeypatch.context() as broken:
         broken.setattr(over_ranks, "stack_rows", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
         assert all(isinstance(error, OSError) for error in over(2, texts, params, folder))
-    assert not (folder / "X.npz").exists()
-    assert len(list(folder.glob("X-*.npz"))) > 5
+    assert not (folder / "X").exists()
+    assert len(list(folder.glob("X-*"))) > 5
     fits = []
     monkeypatch.setattr(over_ranks, "_fit", lambda *a: fits.append(a))
     found = results_of(over(3, texts, params, folder))[0]
     assert not fits
-    assert sorted(path.name for path in folder.iterdir()) == ["X.npz", "tfidf"]
+    assert sorted(path.name for path in folder.iterdir()) == ["X", "tfidf"]
     assert (found != Tfidf.load(folder / "tfidf").transform(texts)).nnz == 0
 
 

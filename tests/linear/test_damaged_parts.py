@@ -80,7 +80,7 @@ def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, 
     path = tmp_path / "m" / "ranker" / "1.model" / "W.npz"
     flip(path, position)  # the lowest bit: a number like any other
     for load in (XLinear.load, XRLinear.load):
-        refused(r"W\.npz is damaged: the content of its member (data|indices)\.npy has", load, tmp_path / "m")
+        refused(r"W\.npz, member (data|indices)\.npy is damaged(.|\n)*Bad CRC-32", load, tmp_path / "m")
 
 
 def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):

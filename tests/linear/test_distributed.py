@@ -11,13 +11,13 @@ from tests.collective.threads import on_ranks, results_of
 from tests.files import contents
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import save_matrix
 from xmc_tf.rankers.distributed import solving
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.training import rankers_over_ranks, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.fit import train_rankers, train_trees
 from xmc_tf.rankers.problems import RankerData
+from xmc_tf.store.arrays import save_sparse
 from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150
@@ -46,10 +46,10 @@ def small_pieces(monkeypatch):
 def one_process(folder, X, params, **more):
     """Return the content of the weight files of one process's model."""
     model = train_rankers(X, Y, CHAIN, params=params, pred_params=PRED, threads=1, **more)
-    paths = [folder / f"{t}.npz" for t in range(model.depth)]
+    paths = [folder / str(t) for t in range(model.depth)]
     for path, level in zip(paths, model.levels, strict=True):
-        save_matrix(path, level.weights)
-    return [path.read_bytes() for path in paths]
+        save_sparse(path, level.weights)
+    return [contents(path) for path in paths]
 
 
 def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
@@ -61,7 +61,7 @@ def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
             communicator, place, RankerData(X, Y, [TREE], **more), params,
             pred_params=[PRED], threads=threads,
         )  # fmt: skip
-        return [place.weights(t).read_bytes() for t in range(model.depth)]
+        return [contents(place.weights(t)) for t in range(model.depth)]
 
     results = results_of(on_ranks(ranks, work))
     assert all(files == results[0] for files in results)
@@ -108,7 +108,7 @@ def test_a_resumed_run_keeps_solved_blocks_on_any_number_of_ranks(tmp_path, monk
     with pytest.raises(OSError, match="disk is full"):
         over_ranks(tmp_path, X, params, 1)
     blocks = {path.name: path.stat().st_mtime_ns for path in (work_path(tmp_path / "model") / "blocks").iterdir()}
-    joined = list(work_path(tmp_path / "model").glob("levels/*/W.npz"))
+    joined = list(work_path(tmp_path / "model").glob("levels/*/W"))
     assert blocks or joined
     monkeypatch.setattr(solving, "solve_task", solve_task)
     solved.clear()
@@ -127,7 +127,7 @@ def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path,
     monkeypatch.setattr(training, "_join", lambda *a: (shutil.copytree(place / "blocks", kept), join(*a)))
     expected = over_ranks(tmp_path, X, params, 1)
     monkeypatch.setattr(training, "_join", join)
-    (place / "levels" / "2" / "W.npz").unlink()
+    shutil.rmtree(place / "levels" / "2" / "W")
     for path in kept.glob("2.*"):
         shutil.copy(path, place / "blocks")
     solved.clear()

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.files import flip
+from tests.files import contents, flip
 from tests.linear.cases import random_chain, random_model
 from tests.refusals import refused
 from xmc_tf.data import Features, as_features
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear
-from xmc_tf.rankers.distributed.training import place_rankers
 from xmc_tf.rankers.kernels.layout import child_bytes
 from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.layout.stored import build_chunks
@@ -92,41 +91,22 @@ def test_damage_is_named_when_the_model_is_loaded(copy, queries):
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "xmc_tf.search", "version": 2}'])
 def test_a_damaged_header_is_named(copy, content):
     (copy / "search" / "search.json").write_text(content)
-    refused("search(.|\n)*delete .*search, which the weights beside it can replace", XLinear.load, copy, nr_dense=DENSE)
-    for t in range(2):
-        (copy / "ranker" / f"{t}.model" / "W.npz").unlink()
-    assert "delete" not in str(refused("search", XLinear.load, copy, nr_dense=DENSE))
+    refused("search", XLinear.load, copy, nr_dense=DENSE)
 
 
-def test_a_layout_that_is_deleted_is_not_missed(copy, queries, caplog, monkeypatch):
-    shutil.rmtree(copy / "search")
-    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
-    assert not caplog.records
-    monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
-    model = XRLinear.train(["red apple", "blue sea", "red sea"], [["fruit"], ["water"], ["water"]])
-    model.save(copy.parent / "model")  # which has records of all files
-    shutil.rmtree(copy.parent / "model" / "ranker" / "search")
-    assert XRLinear.load(copy.parent / "model").best(["red apple"]) == model.best(["red apple"])
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_layout_that_an_overwritten_model_left_is_not_read(whole, copy, queries, tmp_path, monkeypatch):
+def test_a_layout_that_an_overwritten_model_left_is_not_read(copy, tmp_path, monkeypatch):
     """Copying a small model over a large one leaves the layout of the large one."""
-    new, old = tmp_path / "new", copy
-    if whole:
-        texts = ["red apple", "blue sea", "red sea"]
-        with monkeypatch.context() as patch:
-            patch.setattr(stored, "FEWEST_WEIGHTS", 1)
-            XRLinear.train(texts, [["fruit"], ["water"], ["water"]]).save(old := tmp_path / "old")
-        model = XRLinear.train(texts, [["water"], ["fruit"], ["fruit"]])
-        model.save(new)
-    else:
-        generated(1).save(new)
-    shutil.copytree(new, old, dirs_exist_ok=True)
-    if whole:
-        assert XRLinear.load(old).best(texts) == model.best(texts)
-    else:
-        assert answers(XLinear.load(old, nr_dense=DENSE), queries) == answers(generated(1), queries)
+    texts, old = ["red apple", "blue sea", "red sea"], tmp_path / "old"
+    with monkeypatch.context() as patch:
+        patch.setattr(stored, "FEWEST_WEIGHTS", 1)
+        XRLinear.train(texts, [["fruit"], ["water"], ["water"]]).save(old)
+    model = XRLinear.train(texts, [["water"], ["fruit"], ["fruit"]])
+    model.save(tmp_path / "new")
+    shutil.copytree(tmp_path / "new", old, dirs_exist_ok=True)
+    assert XRLinear.load(old).best(texts) == model.best(texts)
+    generated(1).save(tmp_path / "rankers")  # without records
+    shutil.copytree(tmp_path / "rankers", copy, dirs_exist_ok=True)
+    refused("contains files of two models(.|\n)*delete search/", XLinear.load, copy)
 
 
 def test_queries_of_another_division_do_not_use_it(saved, queries):
@@ -153,20 +133,10 @@ def test_a_pickled_model_needs_no_folder(copy, queries):
     assert answers(pickle.loads(content), queries) == answers(generated(), queries)
 
 
-def test_saved_again_and_placed_over_ranks_it_has_the_same_bytes(saved, tmp_path, monkeypatch):
-    class Work:
-        def weights(self, t):
-            return saved / "ranker" / f"{t}.model" / "W.npz"
-
+def test_saved_again_it_has_the_same_bytes(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
-    model = XLinear.load(saved, nr_dense=DENSE)
-    model.save(tmp_path / "again")
-    place_rankers(tmp_path / "placed", Work(), model)
-    for folder in (tmp_path / "again", tmp_path / "placed"):
-        names = sorted(path.relative_to(saved) for path in saved.rglob("*") if path.is_file())
-        assert names == sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-        for name in names:
-            assert (folder / name).read_bytes() == (saved / name).read_bytes(), name
+    XLinear.load(saved, nr_dense=DENSE).save(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(saved)
 
 
 @pytest.mark.parametrize(

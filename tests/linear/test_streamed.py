@@ -105,7 +105,6 @@ def test_the_command_chooses_the_layout_by_the_data(tmp_path, monkeypatch):
     large, pecos = trained("large"), trained("pecos", "--layout", "pecos")
     assert list((tmp_path / "pecos").rglob("W.npz"))
     for one, other in ((small, search), (pecos, large)):
-        assert other.ranker.stored_alone
         assert not list(other.folder.rglob("W.npz"))
         found, right = other.predict(X.sparse).toarray(), one.predict(X.sparse).toarray()
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-7)

@@ -70,8 +70,8 @@ def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
     on_ranks(3, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
     lines = "".join((tmp_path / f"done.{rank}").read_text() for rank in range(3)).split("\n")
     known = {int(line.split()[0]): line for line in lines if line}
-    # The line of block 12 was cut short, by the last run and by the one before it. Block 2 is damaged.
-    for rank, kept in ((0, f"\n{known[0]}\n1\n{known[9]}\n12 34"), (1, f"\n{known[4]}\n{known[2]}\n"), (2, "")):
+    # The lines of blocks 1 and 12 were cut short, by the last run and by the one before it.
+    for rank, kept in ((0, f"\n{known[0]}\n1\n{known[9]}\n12 do"), (1, f"\n{known[4]}\n"), (2, "")):
         (tmp_path / f"done.{rank}").write_text(kept)
     E = np.lib.format.open_memmap(tmp_path / "E.npy", mode="r+")
     expected = E.copy()
@@ -87,7 +87,7 @@ def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
 
 
 def test_records_without_their_file_count_for_nothing(tmp_path, store, encoded):
-    (tmp_path / "done.0").write_text("\n0 1\n1 2\n")
+    (tmp_path / "done.0").write_text("\n0 done\n1 done\n")
     embed_documents(FakeEncoder(), store, tmp_path, Solo())
     np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), rows_of_length(1.0, vectors_of(store, np.arange(130))))
 

@@ -18,7 +18,7 @@ from xmc_tf.sequences.data import preparation
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.sequences.prepare import main
-from xmc_tf.store.checksums import record_files
+from xmc_tf.store.checksums import checksum_of
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["ann", "bob", "Zoë", "d"]), st.integers(0, 6), st.integers(0, 5)),
@@ -168,25 +168,29 @@ def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
 
 def test_damaged_folder(tmp_path):
     prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], tmp_path / "data")
-    refused(r"no file in .* matches 'train_\*.parquet'", PreparedFolder(tmp_path / "data").parts, "train_*.parquet")
-    np.savez(tmp_path / "data" / "part_00000.npz", items=np.array([9], np.int32), splits=[0, 1], users=np.array([b"u"]))
-    refused("damaged: its size has changed", PreparedFolder(tmp_path / "data").parts)
+    refused(r"no part in .* matches 'train_\*.parquet'", PreparedFolder(tmp_path / "data").parts, "train_*.parquet")
+    np.save(tmp_path / "data" / "part_00000" / "splits.npy", np.array([0, 1]))
+    refused("splits.npy is damaged: its size has changed", PreparedFolder(tmp_path / "data").parts)
     header = json.loads((tmp_path / "data" / "prepared.json").read_text())
-    for files, message in ((record_files(tmp_path / "data"), "does not fit"), ({}, "no checksum of part_00000.npz")):
-        (tmp_path / "data" / "prepared.json").write_text(json.dumps(header | {"files": files}))
-        refused(message, PreparedFolder(tmp_path / "data").parts)
+    changes = (
+        ({"files": {}, "checksum": checksum_of(header | {"files": {}})}, "no checksum of part_00000/items.npy"),
+        ({"items": 9}, "prepared.json has changed since it was saved"),
+    )
+    for change, message in changes:
+        (tmp_path / "data" / "prepared.json").write_text(json.dumps(header | change))
+        refused(message, lambda: PreparedFolder(tmp_path / "data").parts())
     refused("the folder of prepared interactions", PreparedFolder, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["part_00000.npz", "item_counts.npy", "items.txt"])
+@pytest.mark.parametrize("name", ["part_00000/items.npy", "item_counts.npy", "items.txt"])
 def test_a_flipped_bit_is_found(tmp_path, name):
     folder = tmp_path / "data"
     prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], folder)
     header = json.loads((folder / "prepared.json").read_text())
-    assert set(header["files"]) == {"part_00000.npz", "item_counts.npy", "items.txt"}
+    parts = {f"part_00000/{name}.npy" for name in ("items", "splits", "users")}
+    assert set(header["files"]) == {*parts, "item_counts.npy", "items.txt"}
     content = bytearray((folder / name).read_bytes())
-    at = content.index(b"\x93NUMPY") + 20 if name.endswith(".npz") else len(content) - 2
-    content[at] ^= 4
+    content[-2] ^= 4
     (folder / name).write_bytes(content)
     data = PreparedFolder(folder)
     with pytest.raises(InputError, match=f"{name} is damaged"):

@@ -97,7 +97,6 @@ def test_a_request_may_name_the_labels_of_its_answer(server, folder):
 def test_the_server_maps_the_weights_and_answers_with_the_same_bits(server):
     maps = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "ranker/search/words.npy" in maps
-    assert "W.npz" not in maps
     answer = Client(server.url).best(TEXTS)
     expected = text_model().predict([text.decode(errors="replace") for text in map(_bytes, TEXTS)], only_topk=5)
     for row, scores in enumerate(answer.scores):

@@ -1,5 +1,7 @@
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -11,7 +13,7 @@ from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
-from xmc_tf.store.checksums import MODEL_HEADER, Records, archive_problem
+from xmc_tf.store.checksums import MODEL_HEADER, Records
 from xmc_tf.store.kinds import FolderKind, files_of
 from xmc_tf.store.models import ABOUT, EXPORT, kind_at
 
@@ -141,7 +143,8 @@ def _files_of_rankers(folder: Path) -> Iterator[str]:
         except InputError:
             continue
         if type(depth) is int and 0 < depth <= _MOST_LEVELS:
-            yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in ("param.json", "W.npz", "C.npz"))
+            needed = ["param.json", "C.npz", *([] if (folder / ranker).with_name("search").is_dir() else ["W.npz"])]
+            yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in needed)
 
 
 def _state_without_records(folder: Path, kind: FolderKind, name: str) -> tuple[str, str]:
@@ -153,6 +156,18 @@ def _state_without_records(folder: Path, kind: FolderKind, name: str) -> tuple[s
     if not path.is_file():
         return DAMAGED, "it is not a file"
     if path.suffix == ".npz" or zipfile.is_zipfile(path):
-        wrong = archive_problem(path, thorough=True)
-        return (OK, "") if wrong is None else (DAMAGED, str(wrong))
+        wrong = archive_problem(path)
+        return (DAMAGED, f"{path} {wrong}\nfix: copy the model again from where it is intact") if wrong else (OK, "")
     return UNKNOWN, ""
+
+
+def archive_problem(path: Path) -> str:
+    """Return what is wrong with an archive, whose members have checksums of their own, or "" if it is intact."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            wrong = archive.testzip()
+    # RuntimeError for a password, its subclass NotImplementedError for an unknown compression
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, zlib.error, RuntimeError, ValueError, EOFError,
+            OSError) as error:  # fmt: skip
+        return f"is damaged: {error}"
+    return f"is damaged: the content of its member {wrong} has changed since it was saved" if wrong else ""

@@ -13,13 +13,12 @@ from xmc_tf.common.regular import existing_file
 from xmc_tf.data.array_checks import ALONE, Scan, check_finite, check_indices, check_pointers
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.npz.reading import file_format, read_npy, read_npz
-from xmc_tf.data.npz.writing import padded_head, write_npz
+from xmc_tf.data.npz import file_format, read_npz, write_npz
+from xmc_tf.store.arrays import index_type, read_npy, write_npy
 from xmc_tf.store.files import atomic_file
 
 _LOG = logging.getLogger(__name__)
 _MUCH_TO_SORT = 500_000_000  # bytes; sorting fewer takes no noticeable time
-_LARGEST_INT32 = np.iinfo(np.int32).max
 # Rows and columns without entries take no room in the file, but several bytes each in memory, so their number is
 # limited. Hashed features, which leave most columns empty, stay far below.
 _MAX_EMPTY = 1 << 27
@@ -89,13 +88,7 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: 
         )
     with atomic_file(path) as part:
         if not issparse(matrix):
-            with part.open("wb") as file:
-                dense = np.ascontiguousarray(matrix, dtype=np.float32)
-                if mark:
-                    file.write(padded_head(dense.dtype, dense.shape, 0, len(mark)))
-                    dense.tofile(file)
-                else:
-                    np.save(file, dense, allow_pickle=False)
+            write_npy(part, np.asarray(matrix, np.float32), mark)
             return
         matrix = matrix if matrix.format in ("csr", "csc") else csr_matrix(matrix)
         index = index_type(matrix.shape, matrix.nnz)
@@ -110,17 +103,6 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: 
             },
             mark,
         )
-
-
-def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
-    """Map a sparse matrix of a work file, without those checks of `load_matrix` that read the whole file."""
-    arrays = read_npz(path, name="work file")
-    kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
-    matrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
-    matrix.data, matrix.indices, matrix.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
-    if kind is csc_matrix:  # rows of CSR may be in order of score
-        matrix.has_canonical_format = True
-    return matrix
 
 
 def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Features:
@@ -166,11 +148,6 @@ def _check_name(path: str, what: str, expected: str) -> None:
         )
     if Path(path).is_dir():
         raise InputError(f"-o {path} is a folder", expected=expected, fix="name a file in it")
-
-
-def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger]:
-    """Return the type in which a sparse matrix's indices and pointers are saved: int32 if large enough, else int64."""
-    return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
 def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix | csc_matrix:

@@ -1,4 +1,4 @@
-"""Tokenized documents, stored in the files ids.bin, lengths.npy, windows.npy (for long documents) and store.json."""
+"""Tokenized documents, stored in the files ids.npy, lengths.npy, windows.npy (for long documents) and store.json."""
 
 import copy
 import hashlib
@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.store.checksums import Records, record_files
+from xmc_tf.store.arrays import GrowingNpy, read_npy
+from xmc_tf.store.checksums import Records, checksum_of, record_files
 from xmc_tf.store.kinds import FolderKind, read_header
 from xmc_tf.store.publishing import publish
 
@@ -23,7 +24,7 @@ _KIND = FolderKind(
     "a store of tokens",
     header="store.json",
     recognises=lambda header: header.get("format") == _FORMAT,
-    parts=r"store\.json|ids\.bin|lengths\.npy|windows\.npy",
+    parts=r"store\.json|ids\.npy|lengths\.npy|windows\.npy",
 )
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
@@ -33,9 +34,8 @@ _FIX = "copy the whole folder again, or tokenize again"
 class TokenWriter:
     """Writes documents one after the other; created by ``TokenStore.create``."""
 
-    def __init__(self, file: BinaryIO, vocabulary_size: int) -> None:
-        self._file = file
-        self._dtype = _NARROW if vocabulary_size <= 1 << 16 else _WIDE
+    def __init__(self, ids: GrowingNpy) -> None:
+        self._ids = ids
         self._digest = hashlib.sha256()
         self._lengths: list[np.ndarray] = []
         self._windows: list[np.ndarray] = []
@@ -59,7 +59,7 @@ class TokenWriter:
                 )
         lengths = np.array([part.size for part in parts], np.int32)
         ids = np.concatenate([part for part in parts if part.size] or [np.empty(0, np.int64)]).astype(np.int64)
-        largest = np.iinfo(self._dtype).max
+        largest = np.iinfo(self._ids.dtype).max
         if ids.size and (ids.min() < 0 or ids.max() > largest):
             wrong = int(ids.min() if ids.min() < 0 else ids.max())
             raise InputError("a token id is out of range", expected=f"0 to {largest:,}", received=str(wrong))
@@ -67,11 +67,11 @@ class TokenWriter:
         self._digest.update(ids.astype(_WIDE).tobytes())
         self._lengths.append(lengths)
         self._windows.append(counts)
-        self._file.write(ids.astype(self._dtype).tobytes())
+        self._ids.append(ids.astype(self._ids.dtype))
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
         """Write the remaining files of the folder."""
-        self._file.flush()
+        self._ids.complete()
         lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
         # Without long documents, the files equal those of truncated documents.
         arrays = {"lengths.npy": lengths} | ({"windows.npy": windows} if len(windows) < len(lengths) else {})
@@ -81,12 +81,11 @@ class TokenWriter:
         header = {
             "format": _FORMAT,
             "version": _VERSION,
-            "dtype": self._dtype.name,
-            "documents": len(windows),
             "fingerprint": self._digest.hexdigest()[:32],
             "files": record_files(folder),
             "about": about,
         }
+        header["checksum"] = checksum_of(header)
         (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
@@ -194,67 +193,19 @@ class TokenStore:
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
         """Yield a writer. The new store replaces an existing one only if the block ends without an error."""
-        with publish(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
-            writer = TokenWriter(file, vocabulary_size)
+        dtype = _NARROW if vocabulary_size <= 1 << 16 else _WIDE
+        with publish(folder, _KIND) as part, GrowingNpy(part / "ids.npy", dtype) as ids:
+            writer = TokenWriter(ids)
             yield writer
             writer.finish(part, about or {})
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
         """Memory-map a store. ``verify`` compares checksums, which takes about a second per gigabyte."""
-        ids, lengths, header, windows = _read_files(Path(folder), verify)
-        return cls(ids, lengths, header, Path(folder), windows)
-
-
-def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray | None]:
-    """Check a store; return the mapped ids, window lengths, header, and windows per document (None: one each)."""
-    header = read_header(folder / "store.json", _FORMAT, _VERSION, of="a token store", fix=_FIX)
-    records = Records.read(folder, "store.json")
-    files = {} if records is None else records.files
-    if not (
-        {"ids.bin", "lengths.npy"} <= files.keys()
-        and header.get("dtype") in (_NARROW.name, _WIDE.name)
-        and isinstance(header.get("documents"), int)
-        and isinstance(header.get("fingerprint"), str)
-        and isinstance(header.get("about"), dict)
-    ):
-        needed = "the type of the ids, and sizes and checksums of ids.bin and lengths.npy"
-        raise _unexpected(folder / "store.json", needed)
-    for name in files:
-        if records and (problem := records.problem(name, all_bytes=verify or name != "ids.bin")) is not None:
-            raise problem
-    lengths, windows = _read_counts(folder / "lengths.npy"), None
-    nr_windows = header["documents"]
-    if "windows.npy" in files:
-        windows = _read_counts(folder / "windows.npy")
-        nr_windows = int(windows.sum(dtype=np.int64))
-        if len(windows) != header["documents"] or windows.min(initial=1) < 1:
-            needed = f"one window or more for each of {header['documents']:,} documents"
-            raise _unexpected(folder / "windows.npy", needed)
-    if len(lengths) != nr_windows:
-        raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} windows")
-    path, size = folder / "ids.bin", files["ids.bin"][0]
-    dtype = np.dtype(header["dtype"]).newbyteorder("<")
-    if size % dtype.itemsize:
-        raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
-    # Empty arrays cannot be mapped.
-    ids = np.asarray(np.memmap(path, dtype, mode="r")) if size else np.empty(0, dtype)
-    if int(lengths.sum(dtype=np.int64)) != len(ids):
-        raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
-    return ids, lengths, header, windows
-
-
-def _read_counts(path: Path) -> np.ndarray:
-    try:
-        counts = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise _unexpected(path, "an array of int32") from None
-    if not isinstance(counts, np.ndarray) or counts.dtype != np.int32 or counts.ndim != 1:
-        raise _unexpected(path, "a one-dimensional array of int32")
-    if len(counts) and counts.min() < 0:
-        raise _unexpected(path, "no number below 0")
-    return counts
-
-
-def _unexpected(path: Path, expected: str) -> InputError:
-    return InputError(f"{path} has unexpected content", expected=expected, fix=_FIX)
+        folder = Path(folder)
+        header = read_header(folder / "store.json", _FORMAT, _VERSION, of="a token store", fix=_FIX)
+        records = Records.read(folder, "store.json")
+        assert records is not None
+        records.check(records.files if verify else records.files.keys() - {"ids.npy"})
+        arrays = {name: read_npy(folder / name, name="tokens") for name in records.files}
+        return cls(arrays["ids.npy"], arrays["lengths.npy"], header, folder, arrays.get("windows.npy"))

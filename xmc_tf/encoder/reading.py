@@ -13,7 +13,7 @@ from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 
 # Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
@@ -34,23 +34,23 @@ def read_encoder(
     """Return an encoder's configuration, weights and pooling. Unused weights that the files lack are left out."""
     check_pooling(pooling)
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
-    with verified(source.folder):
-        config = read_config(source)
-        _check_digest(source, config)
-        values = _load_weights(source, config)
-        if pooling == "auto":
-            pooling = _named_pooling(source) or "auto"
-        lacks_pooler = config.architecture.has_pooler and "pooler.kernel" not in values
-        if pooling == "pooler" and lacks_pooler:
-            raise InputError(
-                f"{source.name} has no weights for a pooler",
-                expected="a pooling other than pooler",
-                received="pooler",
-                fix="choose --pooling mean or --pooling cls",
-            )
-        if pooling == "auto":
-            pooling = "cls" if lacks_pooler else config.architecture.pooling
-        return config, values, checked_pooling(pooling, config)
+    verify(source.folder)
+    config = read_config(source)
+    _check_digest(source, config)
+    values = _load_weights(source, config)
+    if pooling == "auto":
+        pooling = _named_pooling(source) or "auto"
+    lacks_pooler = config.architecture.has_pooler and "pooler.kernel" not in values
+    if pooling == "pooler" and lacks_pooler:
+        raise InputError(
+            f"{source.name} has no weights for a pooler",
+            expected="a pooling other than pooler",
+            received="pooler",
+            fix="choose --pooling mean or --pooling cls",
+        )
+    if pooling == "auto":
+        pooling = "cls" if lacks_pooler else config.architecture.pooling
+    return config, values, checked_pooling(pooling, config)
 
 
 def check_pooling(pooling: str) -> None:

@@ -14,7 +14,7 @@ from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.regular import open_regular
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 
 _LOG = logging.getLogger(__name__)
 _CONFIG = "config.json"
@@ -38,8 +38,8 @@ class EncoderSource:
         folder = Path(name_or_folder).expanduser()
         if folder.is_dir():
             self.folder = _inner_folder(folder, part)
-            with verified(self.folder, skip=WEIGHT_ENDINGS):
-                _check_files(self.folder)
+            verify(self.folder, skip=WEIGHT_ENDINGS)
+            _check_files(self.folder)
         elif folder.exists() or folder.is_absolute() or str(name_or_folder).startswith((".", "~")):
             raise InputError(
                 f"{name_or_folder} is not a folder with {_ARTICLE[part]}",

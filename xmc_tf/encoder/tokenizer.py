@@ -19,7 +19,7 @@ from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.tokens import Tokens
 from xmc_tf.data.windows import WindowOptions, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
@@ -123,7 +123,8 @@ class TextTokenizer:
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
         """Load a tokenizer from a name on the hub, a folder, or a PECOS folder with ``text_tokenizer`` inside."""
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
-        with verified(source.folder, skip=WEIGHT_ENDINGS), _failures_as_errors():
+        verify(source.folder, skip=WEIGHT_ENDINGS)
+        with _failures_as_errors():
             try:
                 return cls(*(_read_main_file(source) or _of_transformers(auto_tokenizer(source))))
             except InputError:

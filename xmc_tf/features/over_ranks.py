@@ -11,8 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.serialization import register
-from xmc_tf.data import TextFile, Texts, kinds_of_texts, save_matrix
-from xmc_tf.data.matrices import open_matrix
+from xmc_tf.data import TextFile, Texts, kinds_of_texts
 from xmc_tf.data.text import FileRange
 from xmc_tf.features import store
 from xmc_tf.features.counts import NgramCounts
@@ -20,10 +19,10 @@ from xmc_tf.features.tfidf import Tfidf, count_terms, resolved, weighted
 from xmc_tf.features.vocabulary import FeatureBlock, best, lines_of, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
-from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.ranks.stacking import remove_from_all_ranks, stack_rows
+from xmc_tf.store.arrays import open_sparse, save_sparse
 
 # Number of documents weighed and written at a time, which bounds a rank's memory.
 DOCUMENTS_PER_PIECE = 100_000
@@ -121,7 +120,7 @@ def vectorize_over_ranks(
         _fit(communicator, texts, bounds, params, folder, threads)
     if not communicator.broadcast(target.exists()):
         _transform(communicator, texts, bounds, folder, target, threads)
-    return run_on_all_ranks(communicator, lambda: csr_matrix(open_matrix(target)))
+    return run_on_all_ranks(communicator, lambda: csr_matrix(open_sparse(target)))
 
 
 def _range(texts: Texts, first: int, last: int) -> Texts:
@@ -158,13 +157,13 @@ def _transform(
 ) -> None:
     cuts = [*range(bounds[0], bounds[1], DOCUMENTS_PER_PIECE), bounds[1]]
     # A text's features do not depend on other texts, so the cuts do not change the result.
-    pieces = [(a, b, target.with_name(f"{target.stem}-{a}-{b}.npz")) for a, b in pairwise(cuts)]
+    pieces = [(a, b, target.with_name(f"{target.name}-{a}-{b}")) for a, b in pairwise(cuts)]
 
     def weigh() -> None:
         tfidf = Tfidf.load(folder)
         for a, b, piece in pieces:
             if not piece.exists():
-                save_matrix(piece, tfidf.transform(_range(texts, a, b), threads, quiet=communicator.rank != 0))
+                save_sparse(piece, tfidf.transform(_range(texts, a, b), threads, quiet=communicator.rank != 0))
 
     run_on_all_ranks(communicator, weigh)
     if len(mine := [piece for *_, piece in pieces]) == communicator.size == 1:
@@ -172,5 +171,5 @@ def _transform(
     else:
         stack_rows(communicator, mine, target)
     # Pieces of other ranks of an interrupted run are removed too.
-    leftovers = target.parent.glob(f"{target.stem}-*-*.npz") if communicator.rank == 0 else []
+    leftovers = target.parent.glob(f"{target.name}-*-*") if communicator.rank == 0 else []
     remove_from_all_ranks(communicator, leftovers)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
-from xmc_tf.store.checksums import record_files, verified
+from xmc_tf.store.arrays import read_npy
+from xmc_tf.store.checksums import record_files, verify
 from xmc_tf.store.kinds import read_header
 from xmc_tf.store.models import TFIDF, TFIDF_FORMAT
 from xmc_tf.store.publishing import publish
@@ -44,25 +44,25 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     """Check a folder, and return its parameters, vocabulary, number of documents, and lexicon."""
     folder = Path(folder)
-    with verified(folder):
-        header = _header(folder)
-        count = header["nr_features"]
-        arrays = {name: _read_array(folder / f"{name}.npy", dtype, count) for name, dtype in _ARRAYS.items()}
-        keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
-        if not (keys[1:] > keys[:-1]).all():
-            raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
-        seen = np.zeros(len(columns), bool)
-        seen[columns[(columns >= 0) & (columns < len(columns))]] = True
-        if not seen.all():
-            raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
-        if not (np.isfinite(idf) & (idf > 0)).all():
-            raise _unexpected(folder / "idf.npy", "finite numbers above 0")
-        with (folder / "vocabulary.txt").open("rb") as file:
-            lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if bytes(lines).count(b"\n") != header["nr_features"]:
-            raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
-        vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
-        return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
+    verify(folder)
+    header = _header(folder)
+    count = header["nr_features"]
+    arrays = {name: _read_array(folder / f"{name}.npy", dtype, count) for name, dtype in _ARRAYS.items()}
+    keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
+    if not (keys[1:] > keys[:-1]).all():
+        raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
+    seen = np.zeros(len(columns), bool)
+    seen[columns[(columns >= 0) & (columns < len(columns))]] = True
+    if not seen.all():
+        raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
+    if not (np.isfinite(idf) & (idf > 0)).all():
+        raise _unexpected(folder / "idf.npy", "finite numbers above 0")
+    with (folder / "vocabulary.txt").open("rb") as file:
+        lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if bytes(lines).count(b"\n") != header["nr_features"]:
+        raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
+    vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
+    return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:

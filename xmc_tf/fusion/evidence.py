@@ -20,7 +20,7 @@ from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import FUSION, NAMES
 
 _LOG = logging.getLogger(__name__)
@@ -128,14 +128,14 @@ class ProbabilityModel:
             return None
         if FUSION not in there:
             raise _incomplete(folder, FUSION)
-        with verified(folder / FUSION):
-            fusion = Fusion.load(folder / FUSION)
+        verify(folder / FUSION)
+        fusion = Fusion.load(folder / FUSION)
         if not fusion.names:
             return cls(fusion)
         if NAMES not in there:
             raise _incomplete(folder, NAMES)
-        with verified(folder / NAMES):
-            names = LabelNames.load(folder / NAMES)
+        verify(folder / NAMES)
+        names = LabelNames.load(folder / NAMES)
         if names.nr_labels != fusion.nr_labels:
             raise InputError(
                 f"{folder / NAMES} does not belong to {folder / FUSION}",

@@ -20,7 +20,7 @@ from xmc_tf.data import TextFile, as_features, check_pair, check_training_input,
 from xmc_tf.data.array_checks import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.models.linear.executors import OnDisk, OverRanks
+from xmc_tf.models.linear.executors import InMemory, OnDisk, OverRanks
 from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
@@ -54,6 +54,7 @@ from xmc_tf.plan.sizes import DataSizes
 from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
+from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.problems import check_relevance, sorted_csc
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
@@ -140,8 +141,9 @@ def _add_data_flags(data: argparse._ArgumentGroup) -> None:
     add_flags(data, "labels", "vocabulary", *learned, "keep_training_data", of=None, **changes)
     add(
         "--layout", choices=("auto", "pecos", "search"), default="auto",
-        help="layout of the weights on disk: pecos, which PECOS can read; or search, which is smaller and is written "
-        "during training, so that the weights need no memory (auto: search for large data in one process)",
+        help="layout of the weights on disk: pecos, which PECOS can read; or search, which is written during training, "
+        "so that the weights need no memory (auto: search for large data in one process; models of more than about a "
+        "million weights are saved in the layout of search, too)",
     )  # fmt: skip
     add("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     add("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
@@ -199,7 +201,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, options, communicator, SharedScan(communicator))
         ranks = OverRanks(communicator, folder, key, options.threads)
-        parts = train_linear(data, options, ranks)
+        parts = _trained(data, options, ranks, arguments.layout)
         summary = _size_of(parts)
         ranks.save(parts)
     else:
@@ -208,13 +210,20 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         try:
             data = _data(arguments, options, communicator, ALONE)
             _warn_of_needs(data, options, arguments.layout, folder)
-            parts = train_linear(data, options, executor)
+            parts = _trained(data, options, executor, arguments.layout)
             summary = _size_of(parts)
             XRLinear.of(parts).save(folder)
         finally:
             executor.remove()
     _LOG.info("%s: %s; %s", folder, summary, peak_memory())
     finished()
+
+
+def _trained(data: LinearData, options: LinearOptions, executor: InMemory | OverRanks, layout: str) -> LinearParts:
+    parts = train_linear(data, options, executor)
+    for model in trees_of(parts.ranker):
+        model.pecos = layout == "pecos"
+    return parts
 
 
 def _size_of(parts: LinearParts) -> str:

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import read_manifest
-from xmc_tf.collective.checkpoints.packed_arrays import ArraySource
+from xmc_tf.collective.checkpoints.shard_files import ArraySource
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
@@ -40,6 +40,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.rounds import equal_rounds
 from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.store.arrays import write_npy
 from xmc_tf.store.files import log_folder
 
 logger = logging.getLogger(__name__)
@@ -173,11 +174,13 @@ class LevelByLevel:
             path, store, world = self.folder / "vectors.npy", self.data.store, self.strategy.communicator
             low, high = own_documents(store, world)
 
-            def encode() -> np.ndarray:
+            def encode() -> Path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 quiet_s = 2.0 if world.rank == 0 else math.inf  # only rank 0 shows its progress
                 with Progress("encoding", high - low, "documents", quiet_s) as progress:
-                    return encode_documents(self.encoder, store, np.arange(low, high), progress=progress)
+                    rows = encode_documents(self.encoder, store, np.arange(low, high), progress=progress)
+                write_npy(own := path.with_name(f"vectors-{world.rank}.npy"), rows)
+                return own
 
             stack_rows(world, [run_on_all_ranks(world, encode)], path)
             self._vectors = np.load(path, mmap_mode="r")

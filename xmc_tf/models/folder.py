@@ -20,7 +20,7 @@ from xmc_tf.store.checksums import (
     checksum_of,
     is_unchanged,
     record_files,
-    verified,
+    verify,
 )
 from xmc_tf.store.models import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE, model_kind
 from xmc_tf.store.publishing import aside, publish
@@ -104,11 +104,11 @@ def read_names(folder: Path, count: int) -> list[str] | None:
     """Return the label names, or None if there are none. Training has checked them, so only their number is checked."""
     path = folder / LABELS
     try:
-        with verified(path):
-            if not path.exists():
-                return None
-            with open_regular(path, "label names", fix="copy the model again") as file:
-                names = file.read().decode("utf-8").removesuffix("\n").split("\n")
+        verify(path)
+        if not path.exists():
+            return None
+        with open_regular(path, "label names", fix="copy the model again") as file:
+            names = file.read().decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
     if len(names) != count:

@@ -16,7 +16,7 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of, trees_of
 from xmc_tf.rankers.xlinear import XLinear
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import (
     DOCUMENTS,
     ENCODER,
@@ -156,8 +156,8 @@ class LazyModelFolder:
         place = self.parts.get(HIERARCHY)
         if place is None:
             return None
-        with verified(place):
-            return LabelHierarchy.load(place)
+        verify(place)
+        return LabelHierarchy.load(place)
 
     @property
     def trained_documents(self) -> TrainedDocuments | None:
@@ -234,5 +234,5 @@ class LazyModelFolder:
         place = self.parts[HEAD]
         if place.is_file():
             return load_pecos_head(place, self.nr_labels, self.metadata.embedding_dim)
-        with verified(place):
-            return load_label_search(place)
+        verify(place)
+        return load_label_search(place)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.pipeline.row_blocks import RowBlocks
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.store.arrays import Stream, write_npy
 from xmc_tf.store.files import atomic_file
 from xmc_tf.store.outputs import EMBEDDINGS
 
@@ -59,8 +59,6 @@ def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
 
 def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
     """Write embeddings scaled to length 1 to a new ``.npy`` file, one group of rows at a time."""
-    with atomic_file(path) as part, part.open("wb") as file:
-        file.write(padded_head(np.dtype(np.float32), vectors.shape, 0, len(EMBEDDINGS)))
-        for low in range(0, len(vectors), GROUP):
-            rows = rows_of_length(1.0, np.asarray(vectors[low : low + GROUP]))
-            np.ascontiguousarray(rows, np.float32).tofile(file)
+    rows = (rows_of_length(1.0, np.asarray(vectors[low : low + GROUP])) for low in range(0, len(vectors), GROUP))
+    with atomic_file(path) as part:
+        write_npy(part, Stream(np.dtype(np.float32), vectors.shape, rows), EMBEDDINGS)

@@ -10,10 +10,10 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.pipeline.row_blocks import RowBlocks
 from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.store.arrays import read_npy
 from xmc_tf.store.checksums import check_file, record_files
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "stage.json"
 _BEGUN = "begun.json"
 _MARK = "xmc_tf work folder"
-_FORMAT = 2  # of the stages' folders; a change repeats all stages
+_FORMAT = 3  # of the stages' folders; a change repeats all stages
 
 Record = dict[str, Any]
 

@@ -26,6 +26,7 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.problems import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.store.arrays import open_sparse
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
@@ -65,7 +66,7 @@ class TrainingSteps:
 
             threads = threads_of_rank(self.communicator, recipe.threads)
             X = vectorize_over_ranks(
-                self.communicator, texts, params, folder / "features", folder / "X.npz", threads=threads
+                self.communicator, texts, params, folder / "features", folder / "X", threads=threads
             )  # fmt: skip
             return {"summary": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
 
@@ -290,7 +291,7 @@ class TrainingSteps:
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
         elif features is not None:
-            sparse = as_features(load_matrix(features.folder / "X.npz", name="features")).sparse
+            sparse = as_features(open_sparse(features.folder / "X")).sparse
         return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)
 
     # Helpers.

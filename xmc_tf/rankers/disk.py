@@ -1,16 +1,14 @@
-"""Rankers on disk, in PECOS's XLinear format.
+"""Rankers on disk, in PECOS's XLinear format; if there are many weights, the search layout takes the place of theirs.
 
 param.json                marks the folder as an XLinear model
 ranker/param.json         depth, numbers of features, codes, labels
-ranker/<level>.model/     param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
-search/                   only in large models: the weights in the search layout, which only this package reads; models
-                          trained on large data have this folder instead of the W.npz files
+ranker/<level>.model/     param.json, C.npz (nodes × parents), W.npz (features + bias row × nodes)
+search/                   in place of the W.npz files, if there are many weights
 """
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.params import LinearLevelPredParams
+from xmc_tf.rankers.layout import stored as layout
 from xmc_tf.rankers.layout.stored import (
-    SEARCH_ENDINGS,
     StoredSearch,
     has_search,
     link_search,
@@ -33,7 +31,7 @@ from xmc_tf.rankers.layout.stored import (
     write_search,
 )
 from xmc_tf.rankers.level import Level, UnreadWeights
-from xmc_tf.store.checksums import Records, verified
+from xmc_tf.store.checksums import Records, verify
 from xmc_tf.store.models import RANKERS
 from xmc_tf.store.publishing import publish
 
@@ -42,19 +40,22 @@ _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 
 
 def save_levels(
-    levels: Sequence[Level], folder: str | Path, nr_dense: int = 0, stored: StoredSearch | None = None
-) -> None:
-    """Write rankers to a folder atomically, or link their stored search layout. Older rankers in the folder are
-    replaced, and other files are kept.
+    levels: Sequence[Level], folder: str | Path, nr_dense: int = 0, stored: StoredSearch | None = None, *,
+    pecos: bool = False,
+) -> None:  # fmt: skip
+    """Write rankers to a folder atomically, or link their ``stored`` search layout. With ``pecos``, they have PECOS's
+    format. Older rankers in the folder are replaced, and other files are kept.
     """
+    many = sum(level.nr_weights for level in levels) >= layout.FEWEST_WEIGHTS
     with publish(folder, RANKERS) as part:
         write_parameters(levels, part)
-        if stored is not None:
+        if stored is not None and not pecos:
             link_search(stored, part)
-            return
-        for t, level in enumerate(levels):
-            save_matrix(level_folder(part, t) / "W.npz", level.weights)
-        write_search(part, levels, nr_dense)
+        elif many and not pecos:
+            write_search(part, levels, nr_dense)
+        else:
+            for t, level in enumerate(levels):
+                save_matrix(level_folder(part, t) / "W.npz", level.weights)
 
 
 def level_folder(folder: Path, t: int) -> Path:
@@ -88,48 +89,45 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Return the levels in a folder, and their search layout (None if there is none). With a layout,
-    weights of PECOS's format are read and checked on first use.
+    """Return the levels in a folder, and their search layout (None if there is none), from which weights are read on
+    first use.
     """
     folder = Path(folder)
     records = Records.around(folder)
-    later = has_search(folder, records)
-    archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
-    records = records or search_records(folder)
-    skip = ("W.npz",) if later else SEARCH_ENDINGS  # a layout may be deleted
-    with verified(folder, skip=skip, archives=archives, records=records):
-        file = folder / "ranker" / "param.json"
-        chain = _read(file, folder)
-        depth, nr_features = _whole_number(chain, "depth", file), _whole_number(chain, "nr_features", file)
-        files = [level_folder(folder, t) / "param.json" for t in range(depth)]
-        params = [_read(file, folder) for file in files]
-        biases = [_bias(param, file) for param, file in zip(params, files, strict=True)]
-        search = open_search(folder) if later else None
-        levels: list[Level] = []
-        for t, (file, param, bias) in enumerate(zip(files, params, biases, strict=True)):
-            shape = nr_features + (bias > 0), _whole_number(param, "nr_labels", file)
-            read: Callable[[], csc_matrix] = partial(_csc, file.with_name("W.npz"), shape, check=later)
-            if search is not None and search.alone:
-                read = partial(stored_weights, search, levels, t)
-            weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
-            clusters = _csc(file.with_name("C.npz"), (shape[1], _whole_number(param, "nr_codes", file)))
-            _check_parents(clusters, file.with_name("C.npz"))
-            if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
-                raise InputError(
-                    f"{file.parent}: the parents in C.npz do not match the nodes of the level above",
-                    expected=f"{levels[-1].clusters.shape[0]:,} parents", received=f"{clusters.shape[1]:,}",
-                    fix="the folder contains files of two models: copy the model again",
-                )  # fmt: skip
-            levels.append(Level(weights, clusters, bias, _pred_params(param, file)))
+    own = records is not None  # otherwise, archives are read into memory, which compares their own checksums
+    searched = has_search(folder, records)
+    verify(folder, records=records or (search_records(folder) if searched else None))
+    file = folder / "ranker" / "param.json"
+    chain = _read(file, folder)
+    depth, nr_features = _whole_number(chain, "depth", file), _whole_number(chain, "nr_features", file)
+    files = [level_folder(folder, t) / "param.json" for t in range(depth)]
+    params = [_read(file, folder) for file in files]
+    biases = [_bias(param, file) for param, file in zip(params, files, strict=True)]
+    search = open_search(folder) if searched else None
+    levels: list[Level] = []
+    for t, (file, param, bias) in enumerate(zip(files, params, biases, strict=True)):
+        shape = nr_features + (bias > 0), _whole_number(param, "nr_labels", file)
+        weights: csc_matrix | UnreadWeights
+        if search is None:
+            weights = _csc(file.with_name("W.npz"), shape, mmap=own)
+        else:
+            weights = UnreadWeights(shape, search.nr_weights[t], partial(stored_weights, search, levels, t))
+        clusters = _csc(file.with_name("C.npz"), (shape[1], _whole_number(param, "nr_codes", file)), mmap=own)
+        _check_parents(clusters, file.with_name("C.npz"))
+        if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
+            raise InputError(
+                f"{file.parent}: the parents in C.npz do not match the nodes of the level above",
+                expected=f"{levels[-1].clusters.shape[0]:,} parents", received=f"{clusters.shape[1]:,}",
+                fix="the folder contains files of two models: copy the model again",
+            )  # fmt: skip
+        levels.append(Level(weights, clusters, bias, _pred_params(param, file)))
     return levels, search
 
 
-def _csc(path: Path, shape: tuple[int, int], check: bool = False) -> csc_matrix:
-    """Read a matrix; with ``check``, verify its checksum, which loading the model has skipped for this file."""
+def _csc(path: Path, shape: tuple[int, int], *, mmap: bool) -> csc_matrix:
     if not path.exists():
         raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
-    with verified(path, archives=[path]) if check else nullcontext():
-        matrix = csc_matrix(load_matrix(path, name=path.name))
+    matrix = csc_matrix(load_matrix(path, name=path.name, mmap=mmap))
     if matrix.shape != shape:
         raise InputError(
             f"{path} does not belong to this model", expected=f"{shape[0]:,} × {shape[1]:,}",

@@ -136,6 +136,7 @@ class XLinear:
     _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
     _stored: StoredSearch | None = field(default=None, repr=False)  # of the levels before any restriction
     _all_levels: list[Level] | None = field(default=None, repr=False)  # while predictions are restricted
+    pecos: bool = field(default=False, repr=False)  # whether to save PECOS's format also if there are many weights
 
     def __repr__(self) -> str:
         return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
@@ -196,11 +197,6 @@ class XLinear:
             self._chunks = chunks if self._all_levels is None else with_children(chunks, levels, self.levels)
             self._chunks_of = key
         return self._chunks
-
-    @property
-    def stored_alone(self) -> bool:
-        """Whether the search layout on disk is the only copy of the weights, and predictions are not restricted."""
-        return self._stored is not None and self._stored.alone and self._all_levels is None
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to ``labels`` (None: no restriction). The search visits only the nodes above them."""
@@ -293,10 +289,11 @@ class XLinear:
         return result
 
     def save(self, folder: str | Path, *, pecos: bool = False) -> None:
-        """Save the model. If the search layout is the only copy of the weights, it is linked or copied; with ``pecos``,
-        the weights are read into memory and written as a PECOS folder.
+        """Save the model. A search layout on disk is linked or copied; with ``pecos``, its weights are read into memory
+        and written as a PECOS folder.
         """
-        save_levels(self.levels, folder, self.nr_dense, self._stored if self.stored_alone and not pecos else None)
+        stored = self._stored if self._all_levels is None else None
+        save_levels(self.levels, folder, self.nr_dense, stored, pecos=pecos or self.pecos)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":

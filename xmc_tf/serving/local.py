@@ -12,7 +12,7 @@ from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.progress import Progress
-from xmc_tf.store.checksums import Records, checksum_of, is_unchanged, verified
+from xmc_tf.store.checksums import Records, checksum_of, is_unchanged, verify
 from xmc_tf.store.models import ABOUT, SERVING
 
 
@@ -26,8 +26,8 @@ class LocalModel:
             import tensorflow_text  # noqa: F401  # its ops are in the graph
         self._tf = tf
         try:
-            with verified(self.folder, records=Records.read(self.folder, ABOUT)):
-                self._model = tf.saved_model.load(str(self.folder))
+            verify(self.folder, records=Records.read(self.folder, ABOUT))
+            self._model = tf.saved_model.load(str(self.folder))
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",

@@ -4,14 +4,10 @@ import json
 import mmap
 import os
 import re
-import struct
-import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +18,6 @@ from xmc_tf.common.threads import thread_count
 MODEL_HEADER = "params.json"
 MODEL_FORMAT = "xmc_tf.model"
 
-MAGIC = b"PK\x03\x04"  # at the beginning of an archive, and of each of its members
-_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-HEAD_BYTES = _LOCAL_HEADER.size  # of the header of a member, without its name
-_READ = 1 << 20
-# Errors of zipfile and the modules below it: RuntimeError for a password, its subclass NotImplementedError for an
-# unknown compression.
-_UNREADABLE: tuple[type[Exception], ...] = (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, zlib.error)
-_UNREADABLE += (RuntimeError, ValueError, EOFError, OSError)
-_CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
 _FIXES = {
@@ -39,19 +26,31 @@ _FIXES = {
     "store.json": "copy the folder again, or tokenize again",
 }
 _PIECE = 1 << 26  # large pieces mean few waits for the GIL, while other threads use what is checked
-_POLYNOMIAL = 0xEDB88320  # of zip archives, with the highest power in the lowest bit
-_ONE = 1 << 31
 _RECORD = re.compile(r"[0-9a-f]{8}")
 
 
 def crc_of_file(path: Path) -> str:
     """Return the CRC-32 of a file's bytes as 8 hex digits; of a long file, the CRC-32 of those of its pieces."""
-    starts = range(0, path.stat().st_size, _PIECE)
-    if len(starts) < 2:
-        return f"{crc_of_range(path)[0]:08x}"
-    with ThreadPoolExecutor(thread_count(-1)) as pool:
-        crcs = pool.map(lambda start: crc_of_range(path, start, start + _PIECE)[0], starts)
-        return f"{zlib.crc32(b''.join(crc.to_bytes(4, 'little') for crc in crcs)):08x}"
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+
+        def crc(start: int) -> int:
+            # Mapped piece by piece, so that no more than a piece counts as memory of this process. Some network disks
+            # can only be mapped privately.
+            length = min(_PIECE, size - start)
+            with mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE, mmap.PROT_READ, offset=start) as content:
+                return zlib.crc32(content)
+
+        if size <= _PIECE:
+            return f"{crc(0) if size else 0:08x}"
+        with ThreadPoolExecutor(thread_count(-1)) as pool:
+            crcs = pool.map(crc, range(0, size, _PIECE))
+            return f"{zlib.crc32(b''.join(one.to_bytes(4, 'little') for one in crcs)):08x}"
+
+
+def record_file(path: Path) -> dict[str, Any]:
+    """Return the size and the checksum of a file."""
+    return {"bytes": path.stat().st_size, "crc32": crc_of_file(path)}
 
 
 def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
@@ -60,11 +59,7 @@ def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[st
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
     with ThreadPoolExecutor(thread_count(-1)) as pool:
-        checksums = pool.map(lambda name: crc_of_file(paths[name]), names)
-        return {
-            name: {"bytes": paths[name].stat().st_size, "crc32": checksum}
-            for name, checksum in zip(names, checksums, strict=True)
-        }
+        return dict(zip(names, pool.map(lambda name: record_file(paths[name]), names), strict=True))
 
 
 def check_file(path: Path, record: Mapping[str, Any], fix: str, *, all_bytes: bool = True) -> None:
@@ -153,6 +148,13 @@ class Records:
         problem = "is damaged: its content has changed since it was saved"
         return wrong(problem, f"checksum {checksum} (CRC-32)", f"checksum {now}")
 
+    def check(self, names: Iterable[str]) -> None:
+        """Raise InputError if one of the files differs from its record."""
+        with ThreadPoolExecutor(thread_count(-1)) as pool:
+            for problem in pool.map(self.problem, sorted(names)):
+                if problem is not None:
+                    raise problem
+
     def _below(self, place: Path) -> dict[str, tuple[int, str]]:
         inside = place.relative_to(self.folder).as_posix()
         return {
@@ -162,67 +164,14 @@ class Records:
         }
 
 
-@contextmanager
-def verified(
-    place: Path | None,
-    *,
-    skip: tuple[str, ...] = (),  # suffixes of files that the block does not read
-    archives: Iterable[Path] = (),  # mapped by the block; those without records have checksums of their own
-    records: Records | None = None,  # default: those found around ``place``
-) -> Iterator[None]:
-    """Compare a part's files with their records while the block reads them; raise InputError if one differs.
+def verify(place: Path | None, *, skip: tuple[str, ...] = (), records: Records | None = None) -> None:
+    """Compare the files of a part of a model with their records; raise InputError if one differs.
 
-    Short files are compared before the block.
+    Files with the endings ``skip`` are not read. ``records`` are, by default, those found around ``place``.
     """
-    first, then = _comparisons(place, skip, archives, records)
-    if not first and not then:
-        yield
-        return
-    pool = ThreadPoolExecutor(min(thread_count(-1), max(len(first), len(then))))
-    try:
-        _raise_first([pool.submit(compare) for compare in first])
-        running = [pool.submit(compare) for compare in then]
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
-        except BaseException:  # libraries in Rust raise errors that are not an Exception
-            _raise_first(running)
-            raise
-        _raise_first(running)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-_Comparison = Callable[[], InputError | None]
-
-
-def _comparisons(
-    place: Path | None, skip: tuple[str, ...], archives: Iterable[Path], records: Records | None
-) -> tuple[list[_Comparison], list[_Comparison]]:
-    """Return the comparisons to make before the block (of short files) and those to make while it runs."""
-    if place is None:
-        return [], []
-    known = records or Records.around(place)
-    found: list[tuple[int, _Comparison]] = []
-    covered = set()
+    known = records or (None if place is None else Records.around(place))
     if known is not None:
-        for name, (size, _) in sorted(known.files.items()):
-            if not name.endswith(skip):
-                found.append((size, partial(known.problem, name)))
-            covered.add(os.path.realpath(known.folder / name))
-    for path in sorted(archives):
-        if os.path.realpath(path) not in covered and path.is_file():
-            found.append((path.stat().st_size, partial(archive_problem, path)))
-    first = [compare for size, compare in found if size <= _CHECKED_FIRST]
-    return first, [compare for size, compare in found if size > _CHECKED_FIRST]
-
-
-def _raise_first(comparisons: Iterable[Future[InputError | None]]) -> None:
-    for comparison in comparisons:
-        problem = comparison.result()
-        if problem is not None:
-            raise problem from None
+        known.check(name for name in known.files if not name.endswith(skip))
 
 
 def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
@@ -240,89 +189,3 @@ def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
             )
         found[name] = size, crc
     return found
-
-
-def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[int, int]:
-    """Return the CRC-32 of a range of a file, and the number of its bytes that exist."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        end = size if end is None else min(end, size)
-        crc = 0
-        # Mapped piece by piece, so that no more than a piece counts as memory of this process. Some network disks can
-        # only be mapped privately.
-        for start in range(begin - begin % mmap.ALLOCATIONGRANULARITY, end, _PIECE):
-            length = min(_PIECE, end - start)
-            with (
-                mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE, mmap.PROT_READ, offset=start) as content,
-                memoryview(content) as view,
-                view[max(begin - start, 0) :] as piece,
-            ):
-                crc = zlib.crc32(piece, crc)
-        return crc, max(end - begin, 0)
-
-
-def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC-32 of concatenated parts from each part's CRC-32 and number of bytes."""
-    total = 0
-    for crc, length in parts:
-        total = _product(_power_of_x(8 * length), total) ^ crc
-    return total
-
-
-def _product(a: int, b: int) -> int:
-    """Return the product of two polynomials modulo the CRC-32 polynomial."""
-    product = 0
-    while a:
-        if a & _ONE:
-            product ^= b
-        a = (a << 1) & 0xFFFFFFFF
-        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
-    return product
-
-
-def _power_of_x(exponent: int) -> int:
-    power, square = _ONE, _ONE >> 1
-    while exponent:
-        if exponent & 1:
-            power = _product(power, square)
-        square = _product(square, square)
-        exponent >>= 1
-    return power
-
-
-def archive_problem(path: Path, *, thorough: bool = False) -> InputError | None:
-    """Return an error if an archive is damaged. Without ``thorough``, check only uncompressed members."""
-    try:
-        with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
-            for info in archive.infolist():
-                if info.compress_type == zipfile.ZIP_STORED:
-                    file.seek(max(info.header_offset, 0))
-                    start = data_start(info, file.read(HEAD_BYTES))
-                    crc, length = crc_of_range(path, start, start + info.file_size)
-                    if length < info.file_size:
-                        raise EOFError(f"{info.filename} ends {info.file_size - length:,} bytes too early")
-                elif thorough:
-                    with archive.open(info) as member:  # zipfile compares the checksum at the end
-                        while member.read(_READ):
-                            pass
-                    continue
-                else:
-                    continue
-                if crc != info.CRC:
-                    problem = f"the content of its member {info.filename} has changed since it was saved"
-                    expected, received = f"checksum {info.CRC:08x} (CRC-32)", f"checksum {crc:08x}"
-                    return InputError(
-                        f"{path} is damaged: {problem}", expected=expected, received=received, fix=_FIX_MODEL
-                    )
-    except _UNREADABLE as error:
-        if thorough:
-            return InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX_MODEL)
-    return None
-
-
-def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
-    """Return the offset of a member's data. Its header (``head``) may be longer than the archive's directory says."""
-    if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
-        raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
-    *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
-    return info.header_offset + HEAD_BYTES + name_length + extra_length

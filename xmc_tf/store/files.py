@@ -5,6 +5,7 @@ import glob
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -90,6 +91,14 @@ def remove_leftovers(path: str | Path) -> None:
                 _LOG.info("removed %s, left by an interrupted run", leftover)
         finally:
             os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def umask() -> int:

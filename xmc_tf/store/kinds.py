@@ -9,6 +9,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
+from xmc_tf.store.checksums import checksum_of, is_unchanged
 
 _MOST_NAMED = 5
 # Hidden files, notes, logs (PECOS's scripts write one into the model's folder), and what a new disk holds.
@@ -90,6 +91,9 @@ def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> d
         expected, received = " or ".join(map(str, versions)), repr(header.get("version"))
         fix = f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}"
         raise InputError(f"{path} has an unknown version", expected=expected, received=received, fix=fix)
+    if is_unchanged(header) is False:
+        expected, received = f"checksum {header['checksum']}", checksum_of(header)
+        raise InputError(f"{path} has changed since it was saved", expected=expected, received=received, fix=fix)
     return header
 
 

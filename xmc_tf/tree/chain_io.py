@@ -9,7 +9,7 @@ from scipy.sparse import issparse, sparray, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import CHAIN
 from xmc_tf.store.publishing import publish
 from xmc_tf.tree.label_tree import LabelTree, cluster_matrix, upper_splits
@@ -21,17 +21,16 @@ RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
     """Read a label tree from its folder, a folder of linear rankers, or one matrix, to which upper levels are added."""
     path = Path(path)
-    inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
-    with verified(path, archives=inside, skip=("W.npz",)):
-        if path.is_dir():
-            chain = [_read(file) for file in _matrices(path)]
-        else:
-            leaves = _read(path)
-            chain = [*map(cluster_matrix, upper_splits(leaves.shape[1], nr_splits, min_codes)), leaves]
-        try:
-            return LabelTree.from_chain(chain)
-        except InputError as error:
-            raise error.found_in(path) from None
+    verify(path, skip=("W.npz",))
+    if path.is_dir():
+        chain = [_read(file) for file in _matrices(path)]
+    else:
+        leaves = _read(path)
+        chain = [*map(cluster_matrix, upper_splits(leaves.shape[1], nr_splits, min_codes)), leaves]
+    try:
+        return LabelTree.from_chain(chain)
+    except InputError as error:
+        raise error.found_in(path) from None
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
@@ -85,7 +84,7 @@ def _matrices(folder: Path) -> list[Path]:
 
 
 def _read(file: Path) -> spmatrix:
-    matrix = load_matrix(file, name="label tree")
+    matrix = load_matrix(file, name="label tree", mmap=False)
     if not issparse(matrix):
         raise InputError(
             f"{file} is not a sparse matrix", expected="a scipy .npz of labels × clusters with one entry per label",

@@ -1,8 +1,7 @@
 """Label embeddings from a label's documents, computed by one process or by all ranks."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,12 +10,12 @@ from scipy.sparse import csr_matrix, issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.matrices import open_matrix
-from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
-from xmc_tf.ranks.stacking import Pieces, stack_rows
+from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.store.arrays import open_sparse, read_npy, save_sparse, write_npy
+from xmc_tf.store.files import remove
 from xmc_tf.tree.embedding_kernels import keep_strongest, scale_rows, sum_dense, sum_sparse
 from xmc_tf.tree.threads import ThreadPool, even_cuts, read_only
 
@@ -107,31 +106,32 @@ def label_embeddings_over_ranks(
     """Compute "pifa" or "pii" embeddings on all ranks, unless the shared ``folder`` already contains them, and
     memory-map the result.
     """
-    suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
-    files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
+    ends = [""] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else ["", ".npy"]
+    files = {end: folder / f"{method}-all{end}" for end in ends}
     if not communicator.broadcast(all(file.exists() for file in files.values())):
         share = _share(communicator, X, Y) if method == "pifa" else None
-        name = folder / f"{method}-{communicator.rank}"
-        with ExitStack() as stack:
-            pieces = {suffix: stack.enter_context(Pieces(name, suffix)) for suffix in suffixes}
+        pieces: dict[str, list[Path]] = {end: [] for end in ends}
 
-            def make() -> None:
-                for ours in _pieces_of_rank(communicator, method, X, Y, threads, share):
-                    for suffix in suffixes:
-                        pieces[suffix].add(ours.sparse if suffix == ".npz" else ours.dense)
+        def make() -> None:
+            for number, ours in enumerate(_pieces_of_rank(communicator, method, X, Y, threads, share)):
+                for end, paths in pieces.items():
+                    paths.append(folder / f"{method}-{communicator.rank}-{number}{end}")
+                    if end:
+                        write_npy(paths[-1], np.asarray(ours.dense, np.float32))
+                    else:
+                        save_sparse(paths[-1], ours.sparse)
 
-            run_on_all_ranks(communicator, make)
-            for suffix in suffixes:
-                stack_rows(communicator, pieces[suffix].all, files[suffix])
-    sparse = open_matrix(files[".npz"]) if ".npz" in suffixes else None
-    return Features(sparse, read_npy(files[".npy"], name="label embeddings") if ".npy" in suffixes else None)
+        run_on_all_ranks(communicator, make)
+        for end, paths in pieces.items():
+            stack_rows(communicator, paths, files[end])
+    return Features(open_sparse(files[""]) if "" in ends else None, read_npy(files[".npy"]) if ".npy" in ends else None)
 
 
 def forget_label_embeddings(folder: Path) -> None:
     """Remove the files of :func:`label_embeddings_over_ranks`, which are not needed once the tree is built."""
-    for method, suffix in product(("pifa", "pii"), (".npz", ".npy")):
-        for path in folder.glob(f"{method}-*{suffix}"):
-            path.unlink()
+    for method in ("pifa", "pii"):
+        for path in folder.glob(f"{method}-*"):
+            remove(path)
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:

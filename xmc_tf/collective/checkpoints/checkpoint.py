@@ -17,8 +17,14 @@ from xmc_tf.collective.checkpoints.manifest import (
     read_manifest,
     write_manifest,
 )
-from xmc_tf.collective.checkpoints.packed_arrays import ArraySource, read_arrays, write_arrays
-from xmc_tf.collective.checkpoints.shard_files import ShardFile, check_shard, read_rows, write_shard
+from xmc_tf.collective.checkpoints.shard_files import (
+    ArraySource,
+    SavedFile,
+    read_arrays,
+    read_rows,
+    write_arrays,
+    write_shard,
+)
 from xmc_tf.collective.dynamic_tables.saving import loading_forms, saved_forms
 from xmc_tf.collective.tables.table import ShardedTable, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
@@ -27,10 +33,11 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 VALUES = "values"  # the name under which a table's rows are saved, beside its slots
 
-# Writes rows, given the number of the first one.
-Write = Callable[[int, np.ndarray], None]
+# A file with rows of this rank, the table, the shape of its rows, and a function that writes them, given the first
+# one's number.
+Part = tuple[SavedFile, ShardedTable, tuple[int, ...], Callable[[int, np.ndarray], None]]
 # By table: the files of a rank's values and slots.
-Written = dict[str, dict[str, ShardFile]]
+Written = dict[str, dict[str, SavedFile]]
 Extra = Mapping[str, ArraySource]
 
 
@@ -89,15 +96,11 @@ def load_tables(
     def read() -> dict[str, np.ndarray]:
         forms = loading_forms(folder, manifest, tables)
         wanted = [part for table in forms for part in _parts_of(folder, manifest, table, slots)]
-        for table, shards, _ in wanted:
-            low, high = table.partition.range(table.rank)
-            for shard in shards:
-                if shard.start < high and shard.stop > low:
-                    check_shard(data / shard.file, shard)
+        # Damage is found before a table changes.
+        paths = [shard.checked(data) for shard, *_ in wanted]
         extra = read_arrays(data, manifest.replicated)
-        for table, shards, write in wanted:
-            for shard in shards:
-                read_rows(data, shard, *table.partition.range(table.rank), write)
+        for path, (shard, table, row_shape, write) in zip(paths, wanted, strict=True):
+            read_rows(path, shard, *table.partition.range(table.rank), row_shape, write)
         return extra
 
     return run_on_all_ranks(communicator, read)
@@ -167,10 +170,8 @@ def _finish(data: Path, tables: Sequence[ShardedTable], gathered: list[Written],
     write_manifest(data.parent, Manifest(data.name, int(step), len(gathered), saved, replicated))
 
 
-def _parts_of(
-    folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
-) -> list[tuple[ShardedTable, list[ShardFile], Write]]:
-    """Check the saved shapes of a table, and return the files and a write function for its values and for each slot."""
+def _parts_of(folder: Path, manifest: Manifest, table: ShardedTable, slots: bool) -> list[Part]:
+    """Check the saved shape of a table, and return the files with this rank's rows of its values and slots."""
     saved = manifest.tables.get(table.name)
     if saved is None:
         raise InputError(
@@ -195,21 +196,16 @@ def _parts_of(
                 fix="use the optimizer of the checkpoint, or load with slots=False to start a new one",
             )
         variables |= {name: (shards, table.slot(name)) for name, shards in saved.slots.items()}
-    parts: list[tuple[ShardedTable, list[ShardFile], Write]] = []
+    low, high = table.partition.range(table.rank)
+    parts: list[Part] = []
     for shards, variable in variables.values():
-        row_shape = [int(size) for size in variable.shape[1:]]
-        if shards and shards[0].row_shape != row_shape:
-            raise InputError(
-                f"{folder / manifest.data / shards[0].file}: its rows do not have the shape of table {table.name!r}",
-                expected=f"{row_shape}",
-                received=f"{shards[0].row_shape}",
-            )
-        first = table.partition.range(table.rank)[0]
 
-        def write(at: int, rows: np.ndarray, to: tf.Variable = variable, first: int = first) -> None:
-            set_rows(to, at - first, rows)
+        def write(at: int, rows: np.ndarray, to: tf.Variable = variable) -> None:
+            set_rows(to, at - low, rows)
 
-        parts.append((table, shards, write))
+        row_shape = tuple(int(size) for size in variable.shape[1:])
+        own = [shard for shard in shards if shard.start < high and shard.stop > low]
+        parts += [(shard, table, row_shape, write) for shard in own]
     return parts
 
 

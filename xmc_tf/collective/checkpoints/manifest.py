@@ -3,19 +3,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray, read_arrays, write_arrays
-from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_rows, write_shard
+from xmc_tf.collective.checkpoints.shard_files import SavedFile, flush, read_arrays, write_arrays, write_shard
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.serialization import register
+from xmc_tf.store.arrays import read_npy
 from xmc_tf.store.checksums import checksum_of, is_unchanged
 from xmc_tf.store.files import atomic_file
 
 MANIFEST = "manifest.json"
-VERSION = 3
+VERSION = 4
 _AGAIN = "copy it again, or go back to an earlier checkpoint"
 
 
@@ -24,8 +25,8 @@ _AGAIN = "copy it again, or go back to an earlier checkpoint"
 class SavedTable:
     rows: int
     dim: int
-    values: list[ShardFile]  # ordered by first row
-    slots: dict[str, list[ShardFile]]
+    values: list[SavedFile]  # ordered by first row
+    slots: dict[str, list[SavedFile]]
 
 
 @register
@@ -35,7 +36,7 @@ class Manifest:
     step: int
     ranks: int
     tables: dict[str, SavedTable]
-    replicated: Packed
+    replicated: SavedFile
     version: int = VERSION
 
 
@@ -68,17 +69,12 @@ def read_manifest(folder: str | Path) -> Manifest:
         del content["checksum"]
         tables = {}
         for name, entry in content.pop("tables").items():
-            slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
-            values = [ShardFile(**shard) for shard in entry["values"]]
-            tables[name] = SavedTable(entry["rows"], entry["dim"], values, slots)
-        entry = content.pop("replicated")
-        arrays = {name: SavedArray(**array) for name, array in entry["arrays"].items()}
-        replicated = Packed(dict(entry["files"]), arrays)
-        manifest = Manifest(tables=tables, replicated=replicated, **content)
+            slots = {slot: [_file(shard) for shard in shards] for slot, shards in entry["slots"].items()}
+            tables[name] = SavedTable(entry["rows"], entry["dim"], [*map(_file, entry["values"])], slots)
+        manifest = Manifest(tables=tables, replicated=_file(content.pop("replicated")), **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
                 check_ranges(str(path), name, table.rows, shards)
-                _ = [np.dtype(shard.dtype) for shard in shards]  # a TypeError if there is no such type
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
@@ -90,7 +86,14 @@ def read_manifest(folder: str | Path) -> Manifest:
     return manifest
 
 
-def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) -> None:
+def _file(entry: dict[str, Any]) -> SavedFile:
+    saved = SavedFile(**entry)
+    if Path(saved.file).name != saved.file:
+        raise ValueError(f"{saved.file} is not the name of a file")
+    return saved
+
+
+def check_ranges(where: str, name: str, rows: int, shards: Sequence[SavedFile]) -> None:
     at = 0
     for shard in shards:
         if shard.start != at or shard.stop < shard.start:
@@ -115,16 +118,10 @@ def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str
     manifest = read_manifest(folder)
     data = Path(folder) / manifest.data
     extra = read_arrays(data, manifest.replicated)
-    tables = {}
-    for name, saved in manifest.tables.items():
-        rows = np.empty((saved.rows, saved.dim), saved.values[0].dtype if saved.values else np.float32)
-
-        def put(start: int, some: np.ndarray, rows: np.ndarray = rows) -> None:
-            rows[start : start + len(some)] = some
-
-        for shard in saved.values:
-            read_rows(data, shard, 0, saved.rows, put)
-        tables[name] = rows
+    tables = {
+        name: np.concatenate([read_npy(shard.checked(data), name="shard") for shard in saved.values])
+        for name, saved in manifest.tables.items()
+    }
     return tables, extra
 
 

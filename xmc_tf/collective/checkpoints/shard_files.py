@@ -1,116 +1,106 @@
-"""A ``.npy`` file with the rows of one rank and a checksum per block of rows. Any range of rows can be read from it."""
+"""The files of a checkpoint: a ``.npy`` with the rows of one rank, and one ``.npz`` with all replicated arrays."""
 
 import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.serialization import register
-from xmc_tf.data.npz.reading import Head, read_head
+from xmc_tf.data.npz import read_npz
+from xmc_tf.store.arrays import read_head
+from xmc_tf.store.checksums import check_file, record_file
 
-# The bytes of a block, which is copied at once, and must be read as a whole to check one of its rows.
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 8 << 20  # of rows that are copied at once
+REPLICATED = "replicated.npz"
+_FIX = "copy the whole checkpoint again, or go back to an earlier one; with several hosts, it must be on a shared disk"
+
+# An array, or a function that returns it.
+ArraySource: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 
 
 @register
 @dataclass(frozen=True)
-class ShardFile:
-    file: str  # its name in the data folder
-    start: int
-    stop: int  # exclusive
-    row_shape: list[int]  # ``[dim]``, or ``[]`` for one number per row
-    dtype: str  # as NumPy spells it
-    block_rows: int  # rows per checksum
-    checksums: list[int]  # the CRC-32 of each block
-    bytes: int
+class SavedFile:
+    """A file in the data folder of a checkpoint, and the rows in it (none of the replicated arrays)."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.stop - self.start, *self.row_shape)
+    file: str  # its name in the data folder
+    bytes: int
+    crc32: str
+    start: int = 0
+    stop: int = 0  # exclusive
+
+    def checked(self, folder: Path) -> Path:
+        """Return the path of the file; raise InputError if it has changed since it was saved."""
+        path = folder / self.file
+        check_file(path, {"bytes": self.bytes, "crc32": self.crc32}, _FIX)
+        return path
 
 
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
-) -> ShardFile:
+) -> SavedFile:
     """Write the rows ``[start, stop)`` and flush them to disk. ``read(low, high)`` counts rows from ``start``."""
     dtype = np.dtype(dtype)
-    rows = stop - start
-    block_rows = rows_per_block(row_shape, dtype, BLOCK_BYTES)
-    checksums = []
     # On a full disk, a writable memory map would cause a signal instead of an OSError.
     with path.open("wb") as file:
-        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, *row_shape)}
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": (stop - start, *row_shape)}
         npy.write_array_header_1_0(file, header)
-        for low, high in blocks(0, rows, block_rows):
-            block = np.ascontiguousarray(read(low, high), dtype=dtype)
-            raw = block.reshape(-1).view(np.uint8)
-            checksums.append(zlib.crc32(raw.data))
-            file.write(raw.data)
+        for low, high in blocks(0, stop - start, rows_per_block(row_shape, dtype, BLOCK_BYTES)):
+            file.write(np.ascontiguousarray(read(low, high), dtype=dtype).reshape(-1).view(np.uint8).data)
         flush(file)
-        length = file.tell()
-    return ShardFile(path.name, start, stop, list(row_shape), dtype.str, block_rows, checksums, length)
+    return SavedFile(path.name, start=start, stop=stop, **record_file(path))
 
 
-def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
+def read_rows(
+    path: Path, shard: SavedFile, start: int, stop: int, row_shape: tuple[int, ...],
+    put: Callable[[int, np.ndarray], None],
+) -> None:  # fmt: skip
     """Read a file's rows that are in ``[start, stop)``. ``put`` gets each block's first row number, then the block."""
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
-    if first >= last:
-        return
-    path = folder / shard.file
-    head, width = check_shard(path, shard), int(np.prod(shard.row_shape, dtype=np.int64))
-    for low, high in blocks(first // shard.block_rows * shard.block_rows, last, shard.block_rows, head.shape[0]):
-        # Not a memory map, whose pages would stay in the process's memory.
-        numbers = np.fromfile(
-            path, head.dtype, (high - low) * width, offset=head.length + low * width * head.dtype.itemsize
-        )
-        block = numbers.reshape(-1, *shard.row_shape)
-        if (
-            len(block) != high - low
-            or zlib.crc32(numbers.view(np.uint8).data) != shard.checksums[low // shard.block_rows]
-        ):
-            raise InputError(
-                f"{path}, rows {low} to {high - 1} of the file: the content has changed since it was saved",
-                expected=f"the checksum that {folder.parent.name}'s manifest has for them",
-                fix="the file was damaged, or comes from another checkpoint: copy the whole checkpoint again",
-            )
-        put(shard.start + max(low, first), block[max(low, first) - low : min(high, last) - low])
-
-
-def check_shard(path: Path, shard: ShardFile) -> Head:
-    """Check that a file has the length, shape and type of its description, and return its header."""
-    check_length(path, shard.bytes)
     with path.open("rb") as file:
         head = read_head(file, f"shard: {path}")
-    if head.shape != shard.shape or head.dtype != np.dtype(shard.dtype):
+    if head.shape != (shard.stop - shard.start, *row_shape):
         raise InputError(
-            f"{path} belongs to another checkpoint",
-            expected=f"{shard.shape} of {shard.dtype}",
-            received=f"{head.shape} of {head.dtype.str}",
-            fix="copy the whole checkpoint again",
+            f"{path} does not have the shape of the table or slot",
+            expected=f"{(shard.stop - shard.start, *row_shape)}",
+            received=f"{head.shape}",
+            fix="create the model and its optimizer as they were when they were saved",
         )
-    return head
+    width = prod(row_shape)
+    for low, high in blocks(first, last, rows_per_block(row_shape, head.dtype, BLOCK_BYTES)):
+        # Not a memory map, whose pages would stay in the process's memory.
+        at = head.length + low * width * head.dtype.itemsize
+        put(shard.start + low, np.fromfile(path, head.dtype, (high - low) * width, offset=at).reshape(-1, *row_shape))
 
 
-def check_length(path: Path, length: int) -> None:
-    if not path.is_file():
-        raise InputError(
-            f"{path} is missing",
-            expected="every file that the checkpoint's manifest names",
-            fix="copy the whole checkpoint again; with several hosts, the folder must be on a shared disk",
-        )
-    if (found := path.stat().st_size) != length:
-        raise InputError(
-            f"{path} is {'cut short' if found < length else 'longer than when it was saved'}",
-            expected=f"{length:,} bytes",
-            received=f"{found:,} bytes",
-            fix="copy it again, or go back to an earlier checkpoint",
-        )
+def write_arrays(folder: Path, given: Mapping[str, ArraySource]) -> SavedFile:
+    """Write arrays, or the results of functions, to one file, because each file must be flushed separately."""
+    path = folder / REPLICATED
+    with path.open("wb") as file:
+        with ZipFile(file, "w") as archive:
+            for name, one in given.items():
+                value = np.asarray(one() if callable(one) else one)
+                if value.dtype.kind not in "biufcSU":
+                    raise InputError(
+                        f"extra[{name!r}] cannot be saved",
+                        expected="an array of numbers or text",
+                        received=f"{value.dtype}",
+                    )
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    npy.write_array(member, value, allow_pickle=False)
+        flush(file)
+    return SavedFile(REPLICATED, **record_file(path))
+
+
+def read_arrays(folder: Path, saved: SavedFile) -> dict[str, np.ndarray]:
+    return read_npz(saved.checked(folder), name="replicated arrays", mmap=False)
 
 
 def flush(file: IO[Any]) -> None:
@@ -119,10 +109,10 @@ def flush(file: IO[Any]) -> None:
 
 
 def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:
-    return max(1, block_bytes // max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize))
+    return max(1, block_bytes // max(1, prod(row_shape) * np.dtype(dtype).itemsize))
 
 
-def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of blocks of ``rows`` rows that cover ``[start, stop)``, cut at ``end`` (default: ``stop``)."""
+def blocks(start: int, stop: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of blocks of ``rows`` rows that cover ``[start, stop)``."""
     for low in range(start, stop, rows):
-        yield low, min(low + rows, stop if end is None else end)
+        yield low, min(low + rows, stop)

@@ -91,7 +91,7 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
         kept.append(block[(block[:, 0] >= low) & ((block[:, 0] < high) | last_rank)])
 
     for shard in ids.values:
-        read_rows(folder / manifest.data, shard, 0, ids.rows, put)
+        read_rows(shard.checked(folder / manifest.data), shard, 0, ids.rows, (_COLUMNS,), put)
     mine = np.concatenate([np.empty([0, _COLUMNS], np.int64), *kept])
     admitted = mine[:, 3] != 0
     numbers = np.where(admitted, np.cumsum(admitted), NO_ROW)

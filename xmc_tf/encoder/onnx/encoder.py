@@ -14,7 +14,7 @@ from xmc_tf.encoder.onnx.network import INPUTS, network_graph
 from xmc_tf.encoder.reading import read_config, read_encoder, write_pooling
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 
 GRAPH = "model.onnx"
 
@@ -38,9 +38,9 @@ class OnnxEncoder:
             file, graph = network_graph(config, values, pooling)
             return cls(config, *open_session(file, threads, graph))
         source = EncoderSource(folder, "encoder")
-        with verified(source.folder):
-            config = read_config(source)
-            return cls(config, *open_session(str(path), threads))
+        verify(source.folder)
+        config = read_config(source)
+        return cls(config, *open_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the unnormalized embeddings of documents: float32 [documents, dim]."""

@@ -19,7 +19,7 @@ from xmc_tf.models.metadata import ADDED
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import embedded
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
@@ -57,8 +57,8 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     evidence = evidence.with_added(lines, partial(embedded, encoder) if evidence.fusion.similarity else None)
 
     def link(source: Path, target: Path) -> None:
-        with verified(source):
-            link_part(source, target)
+        verify(source)
+        link_part(source, target)
 
     parts: dict[str, Callable[[Path], object]] = {
         name: partial(link, source) for name, source in LazyModelFolder.at(model, metadata).parts.items()

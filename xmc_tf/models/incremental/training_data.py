@@ -15,7 +15,7 @@ from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.labels import binary
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
-from xmc_tf.store.checksums import verified
+from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import TRAINING
 
 _LOG = logging.getLogger(__name__)
@@ -137,8 +137,8 @@ class TrainingData:
         place = folder / TRAINING
         if not place.is_dir():
             return None
-        with verified(place, archives=place.glob("[XY].npz")):
-            X, Y = (load_matrix(place / f"{name}.npz", name="training data") for name in "XY")
+        verify(place)
+        X, Y = (load_matrix(place / f"{name}.npz", name="training data") for name in "XY")
         if X.shape[0] != Y.shape[0]:
             raise InputError(
                 f"{place} is inconsistent", expected=f"labels of {X.shape[0]:,} documents", received=f"{Y.shape[0]:,}",
@@ -230,13 +230,13 @@ class TrainedDocuments:
     def load(cls, folder: Path) -> Self | None:
         """Load the hashes from a folder; None if the folder has none."""
         path = folder / KEYS
-        with verified(folder):
-            if not path.exists():
-                return None
-            try:
-                keys = np.load(path, allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
-                raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
+        verify(folder)
+        if not path.exists():
+            return None
+        try:
+            keys = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if keys.dtype != np.int64 or keys.ndim != 1:
             raise InputError(f"{path} does not contain document hashes", fix="copy the model again")
         return cls(keys)

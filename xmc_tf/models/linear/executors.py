@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features, save_matrix
-from xmc_tf.data.matrices import open_matrix
+from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features
 from xmc_tf.features.over_ranks import vectorize_over_ranks
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
 from xmc_tf.pipeline.waiting import on_first_rank
-from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, train_trees_over_ranks
+from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.fit import train_streamed, train_trees
@@ -27,6 +26,7 @@ from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.solo import Solo
+from xmc_tf.store.arrays import open_sparse, save_sparse
 from xmc_tf.store.files import hidden_prefix
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.label_embeddings import are_many, forget_label_embeddings, label_embedding, label_embeddings_over_ranks
@@ -90,8 +90,7 @@ class InMemory:
 class OnDisk(InMemory):
     """Training steps of a single process that writes the rankers of large data to disk as they are solved.
 
-    With the layout "pecos", rankers stay in memory and are saved in PECOS's format; with "search", they are written in
-    the layout that search uses; "auto" is "search" for large data and "pecos" otherwise.
+    With the layout "search", they are written in the layout that search uses; "auto" is "search" for large data.
     """
 
     def __init__(self, folder: Path, threads: int = -1, layout: str = "auto") -> None:
@@ -144,13 +143,13 @@ class OverRanks:
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
         """Return None (the vectorizer is only saved, in the work folder), the features, and the fitted parameters."""
-        work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
+        work, communicator, target = self._work, self.communicator, self._work.file("X")
 
         if not communicator.broadcast(target.exists()):
             self._on_first(lambda: check_texts(texts))
             vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
-        return None, as_features(open_matrix(target)), fitted
+        return None, as_features(open_sparse(target)), fitted
 
     def vectorizer(self, tfidf: "Tfidf | None") -> "Tfidf | None":
         """Return the vectorizer that `features` has fitted, from the work folder; None if there is none."""
@@ -160,18 +159,18 @@ class OverRanks:
 
     def shared(self, compute: "Callable[[], tuple[Tfidf | None, csr_matrix]]") -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer and the features that ``compute`` returns on rank 0; they are in the work folder."""
-        work, target = self._work, self._work.file("X.npz")
+        work, target = self._work, self._work.file("X")
 
         def keep() -> None:
             tfidf, X = compute()
             if tfidf is not None:
                 tfidf.save(work.features)
-            save_matrix(target, X)
+            save_sparse(target, X)
 
         def load() -> "tuple[Tfidf | None, csr_matrix]":
             from xmc_tf.features import Tfidf
 
-            return Tfidf.load(work.features) if work.features.is_dir() else None, open_matrix(target)
+            return Tfidf.load(work.features) if work.features.is_dir() else None, open_sparse(target)
 
         on_first_rank(self.communicator, keep)
         return run_on_all_ranks(self.communicator, load)
@@ -219,13 +218,11 @@ class OverRanks:
         return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
-        """Write the model folder atomically with links to the weights, then remove the work folder."""
-        work, models = self._work, trees_of(parts.ranker)
-        starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
+        """Write the model folder atomically, then remove the work folder."""
+        work = self._work
 
         def write() -> None:
-            places = zip(models, starts, strict=True)
-            write_rankers = [partial(place_rankers, work=work, model=model, first=first) for model, first in places]
+            write_rankers = [model.save for model in trees_of(parts.ranker)]
             write_tfidf = partial(shutil.copytree, work.features) if work.features.is_dir() else None
             write_model(self.folder, parts, write_rankers, write_tfidf)
             work.remove()

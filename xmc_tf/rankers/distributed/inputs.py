@@ -12,7 +12,7 @@ from xmc_tf.common.regular import existing_file
 from xmc_tf.common.serialization import register
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.store.checksums import crc_of_all, crc_of_range
+from xmc_tf.store.checksums import crc_of_file
 
 
 @register
@@ -21,15 +21,15 @@ class Fingerprint(NamedTuple):
 
     name: str
     size: int
-    checksum: int
+    checksum: str
 
     def __str__(self) -> str:
-        return f"{self.size:,} bytes, checksum {self.checksum:08x}"
+        return f"{self.size:,} bytes, checksum {self.checksum}"
 
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
-    """Return the fingerprint of each of this rank's files. Ranks on one host that see the same files each read a part
-    of them; all ranks must call this function.
+    """Return the fingerprint of each of this rank's files. Ranks on one host that see the same files read them in
+    turn; all ranks must call this function.
     """
 
     def identities() -> list[tuple[int, int, int, int]]:
@@ -42,16 +42,14 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
     here = [rank for rank, other in enumerate(others) if other == own]
     place, count = here.index(communicator.rank), len(here)
 
-    def read() -> list[tuple[int, int]]:
-        sizes = [path.stat().st_size for path in paths]
-        spans = [(size * place // count, size * (place + 1) // count) for size in sizes]
-        return [crc_of_range(path, *span) for path, span in zip(paths, spans, strict=True)]
+    def read() -> list[str]:
+        return [crc_of_file(path) for path in paths[place::count]]
 
     checksums = communicator.allgather(run_on_all_ranks(communicator, read))
-    parts = [checksums[rank] for rank in here]
+    sizes = [size for _, _, size, _ in own[1]]
     return [
-        Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
-        for path, each in zip(paths, zip(*parts, strict=True), strict=True)
+        Fingerprint(path.name, size, checksums[here[number % count]][number // count])
+        for number, (path, size) in enumerate(zip(paths, sizes, strict=True))
     ]
 
 

@@ -10,7 +10,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -20,15 +20,12 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.serialization import register
-from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz.writing import ArraySpec, SharedNpz
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
-from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.arrays import save_group, sparse_group
 from xmc_tf.store.files import write_in_steps
 
 _LOG = logging.getLogger(__name__)
@@ -103,7 +100,7 @@ def is_solved(path: Path) -> bool:
     return True
 
 
-_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and the index of their data in ``WeightBlock.columns``
+_FEATURES, _WEIGHTS = range(2)  # in ``WeightBlock.columns``
 _MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process may open so many files
 
 
@@ -157,23 +154,12 @@ def _piece_entries(nr_blocks: int) -> int:
     return min(1 << 22, max(1 << 18, 512 * nr_blocks))
 
 
-def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Join the blocks into one matrix file with the same bytes as ``save_matrix`` writes, and return its number of
-    weights. All ranks must call this function.
-    """
-    columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
-    nr_entries = int(columns.indptr[-1])
-    index = index_type(shape, nr_entries)
-    file = SharedNpz(unfinished_path(target), {
-        "indices": ArraySpec(np.dtype(index), nr_entries),
-        "indptr": columns.indptr.astype(index),
-        "format": np.array(b"csc"),
-        "shape": np.array(shape, dtype=np.int64),
-        "data": ArraySpec(np.dtype(np.float32), nr_entries),
-    })  # fmt: skip
-    ranges = {name: partial(columns.pieces, field) for name, field in _FIELDS.items()}
-    write_from_all_ranks(communicator, file, target, ranges)
-    return nr_entries
+def join_blocks(paths: Sequence[Path], shape: tuple[int, int], target: Path) -> None:
+    """Join blocks into one sparse matrix."""
+    columns = _Columns([open_block(path) for path in paths], shape[1])
+    count = int(columns.indptr[-1])
+    data, indices = (columns.pieces(field, 0, count) for field in (_WEIGHTS, _FEATURES))
+    save_group(target, sparse_group("csc", shape, count, data, indices, [columns.indptr]))
 
 
 class Claims:

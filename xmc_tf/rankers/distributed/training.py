@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -14,10 +13,8 @@ import numpy as np
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.serialization import register
 from xmc_tf.common.threads import thread_count, usable_cores
-from xmc_tf.data import Features, check_pair, save_matrix
-from xmc_tf.data.matrices import open_matrix
+from xmc_tf.data import Features, check_pair
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
-from xmc_tf.rankers.disk import level_folder, write_parameters
 from xmc_tf.rankers.distributed.solving import (
     SubProblem,
     block_name,
@@ -27,18 +24,16 @@ from xmc_tf.rankers.distributed.solving import (
 )
 from xmc_tf.rankers.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.rankers.fit import levels_title
-from xmc_tf.rankers.layout.stored import write_search
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.problems import Levels, RankerData
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
-from xmc_tf.ranks.stacking import stack_rows
+from xmc_tf.ranks.stacking import remove_from_all_ranks, stack_rows
+from xmc_tf.store.arrays import open_sparse, save_sparse
 from xmc_tf.store.models import RANKERS
-from xmc_tf.store.publishing import publish
 
 _LOG = logging.getLogger(__name__)
 DOCUMENTS_A_PIECE = 100_000
@@ -52,16 +47,15 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
     first, last = balanced(entries, communicator.size).range(communicator.rank)
     bounds = [*range(first, last, DOCUMENTS_A_PIECE), last] if first < last else [first, last]
     # Documents are predicted one by one, so the result does not depend on the cuts.
-    pieces = [target.with_name(f"{target.stem}-{a}-{b}.npz") for a, b in pairwise(bounds)]
+    pieces = [target.with_name(f"{target.name}-{a}-{b}") for a, b in pairwise(bounds)]
 
     def predict() -> None:
         for piece, (a, b) in zip(pieces, pairwise(bounds), strict=True):
             if not piece.exists():
-                save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=threads))
+                save_sparse(piece, model.predict(X.rows(slice(a, b)), threads=threads))
 
     run_on_all_ranks(communicator, predict)
     stack_rows(communicator, pieces, target)
-    remove_from_all_ranks(communicator, pieces)
 
 
 @register
@@ -97,7 +91,7 @@ def train_trees_over_ranks(
         for i in there:
             first, run, predicted = trees[i].first, trees[i].runs[number], None
             if trees[i].waits[run.start]:
-                predicted = work.file(f"predicted-{first + run.start}.npz")
+                predicted = work.file(f"predicted-{first + run.start}")
                 predict_over_ranks(communicator, models[i], X, predicted, threads)
             own = levels[i] if levels else None
             run_on_all_ranks(communicator, partial(_store, work, own, run, first, predicted, instances))
@@ -109,7 +103,7 @@ def train_trees_over_ranks(
         for i in there:
             for t in trees[i].runs[number]:
                 problem = work.problem(trees[i].first + t)
-                weights = open_matrix(work.weights(trees[i].first + t))
+                weights = open_sparse(work.weights(trees[i].first + t))
                 models[i].levels.append(Level(weights, problem.clusters, problem.bias, level_preds[i][t]))
     return models
 
@@ -122,7 +116,7 @@ def _store(
         return
     for t in run:
         if not work.has_problem(first + t):
-            known = open_matrix(predicted) if predicted is not None and t == run.start else None
+            known = open_sparse(predicted) if predicted is not None and t == run.start else None
             problem = levels.problem(t, known)
             work.save_problem(first + t, problem, level_tasks(instances, problem))
 
@@ -150,12 +144,19 @@ def _train_levels(
 def _join(
     communicator: Communicator, work: WorkFolder, plan: Sequence[SubProblem], shapes: Mapping[int, tuple[int, int]]
 ) -> None:
-    """Join the blocks of each level into its weight matrix. Each rank writes a part of every matrix."""
+    """Join the blocks of each level into its weight matrix. The ranks take levels in turn, the largest first."""
     release_freed_memory()  # the solvers' scratch memory: the files to write are as large
-    for t in sorted({sub.level for sub in plan}):
-        paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
-        join_blocks(communicator, paths, shapes[t], work.weights(t))
-        remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
+    blocks: dict[int, list[Path]] = {}
+    for sub in plan:
+        blocks.setdefault(sub.level, []).append(work.blocks / block_name(sub, work.key))
+    mine = sorted(blocks, reverse=True)[communicator.rank :: communicator.size]
+
+    def join() -> None:
+        for t in mine:
+            join_blocks(blocks[t], shapes[t], work.weights(t))
+
+    run_on_all_ranks(communicator, join)
+    remove_from_all_ranks(communicator, [path for t in mine for path in blocks[t]])
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:
@@ -166,18 +167,6 @@ def threads_of_rank(communicator: Communicator, threads: int) -> int:
         return threads
     here = [cores for host, cores in all_ranks if host == communicator.host]
     return max(1, min(thread_count(threads), len(set().union(*here)) // len(here)))
-
-
-def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
-    """Fill a folder of rankers from the work folder, in which the tree's levels are numbered from ``first``."""
-    write_parameters(model.levels, part)
-    for t in range(model.depth):
-        source, target = work.weights(first + t), level_folder(part, t) / "W.npz"
-        try:
-            os.link(source, target)
-        except OSError:  # a disk without hard links
-            shutil.copyfile(source, target)
-    write_search(part, model.levels, model.nr_dense)
 
 
 def rankers_over_ranks(
@@ -199,15 +188,12 @@ def rankers_over_ranks(
         threads=threads_of_rank(communicator, threads), seed=seed,
     )  # fmt: skip
 
-    def place() -> None:
-        first = 0
-        for folder, model in zip(folders, models, strict=True):
-            if communicator.rank == 0:
-                with publish(folder, RANKERS) as part:
-                    place_rankers(part, work, model, first)
-            first += model.depth
+    def save() -> None:
+        if communicator.rank == 0:
+            for folder, model in zip(folders, models, strict=True):
+                model.save(folder)
 
-    run_on_all_ranks(communicator, place)
+    run_on_all_ranks(communicator, save)
     if communicator.rank == 0:
         weights, levels = sum(model.nr_weights for model in models), sum(model.depth for model in models)
         _LOG.info("%s: %s weights in %s levels", folders[0], f"{weights:,}", levels)

@@ -12,19 +12,16 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
-from xmc_tf.data import save_matrix
-from xmc_tf.data.matrices import open_matrix
-from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.arrays import open_group, open_sparse, save_group, save_sparse
 from xmc_tf.store.files import atomic_file, hidden_prefix
 
 _LOG = logging.getLogger(__name__)
-_PROBLEM, _TASKS, _NAME = "problem.json", "tasks.npz", "work.json"
+_PROBLEM, _TASKS, _NAME = "problem.json", "tasks", "work.json"
 _UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is complete
 
 
@@ -43,7 +40,7 @@ class WorkFolder:
         return self.path / "levels" / str(t)
 
     def weights(self, t: int) -> Path:
-        return self.level(t) / "W.npz"
+        return self.level(t) / "W"
 
     def has_problem(self, t: int) -> bool:
         return (self.level(t) / _PROBLEM).is_file()
@@ -55,17 +52,16 @@ class WorkFolder:
         every = {"Y": problem.labels, "C": clusters, "M": problem.matched, "R": problem.costs}
         matrices = {name: matrix for name, matrix in every.items() if matrix is not None}
         for name, matrix in matrices.items():
-            save_matrix(folder / f"{name}.npz", matrix)
+            save_sparse(folder / name, matrix)
         content = {"covered": problem.covered, "params": problem.params.to_json(), "matrices": list(matrices)}
-        with atomic_file(folder / _TASKS) as part:
-            write_npz(part, tasks._asdict())
+        save_group(folder / _TASKS, tasks._asdict())
         with atomic_file(folder / _PROBLEM) as part:
             part.write_text(json.dumps(content), encoding="utf-8")
 
     def problem(self, t: int) -> LevelProblem:
         """Load a level's problem with memory-mapped matrices."""
         content = read_json(self.level(t) / _PROBLEM)
-        found = {name: open_matrix(self.level(t) / f"{name}.npz") for name in content["matrices"]}
+        found = {name: open_sparse(self.level(t) / name) for name in content["matrices"]}
         return LevelProblem(
             csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
             LinearLevelParams.from_json(content["params"]),
@@ -73,7 +69,7 @@ class WorkFolder:
 
     def tasks(self, t: int) -> LevelTasks:
         """Load a level's tasks. Only one rank computes them, because that takes a pass over all matched documents."""
-        arrays = read_npz(self.level(t) / _TASKS, name="work file")
+        arrays = open_group(self.level(t) / _TASKS)
         return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
 
     def remove(self) -> None:

@@ -1,19 +1,15 @@
 """The search layout of weights, in memory or memory-mapped from disk: models load at once, and processes share them.
 
-search/search.json   numbers of weights and features, and checksums of the other two files and of the weights
+search/search.json   numbers of weights and features, and checksums of the other two files
 search/chunks.npy    number of rows and number of words of each chunk
 search/words.npy     the words of all chunks
 
-If the folder also contains weights in PECOS's format, the layout can be deleted: the weights are then arranged in
-memory. Models trained on large data have only the layout, which takes less than half the space of both and can be
-written during training. The files are compared with their checksums when the rankers are loaded.
+Rankers with many weights have only this form. Training on large data writes it cluster by cluster.
 """
 
-import contextlib
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -25,15 +21,12 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.common.array_views import kernel_view
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import read_json
 from xmc_tf.common.threads import thread_count
-from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.rankers.kernels.layout import SHARE, VERSION, Chunks, fill, measure, padded, unpack
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.query_arrays import sparse_arrays
+from xmc_tf.store.arrays import GrowingNpy, padded_head, read_npy
 from xmc_tf.store.checksums import Records, record_files
-from xmc_tf.store.files import write_in_steps
 from xmc_tf.store.kinds import read_header
 
 _FIX = "copy the model again from where it is intact, or train it again"
@@ -118,7 +111,6 @@ def _all_done(pool: ThreadPoolExecutor, jobs: Sequence[tuple[Any, ...]]) -> None
 _FORMAT = "xmc_tf.search"
 _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
-SEARCH_ENDINGS = tuple(f"{SEARCH}/{name}" for name in (_HEADER, _TABLE, _WORDS))
 _BLOCK = 1 << 20  # bytes of zeros that are written at a time
 FEWEST_WEIGHTS = 1 << 20  # smaller models are arranged in a fraction of a second, and their folders stay small
 
@@ -132,7 +124,6 @@ class StoredSearch(NamedTuple):
     nr_dense: int
     table: ChunkTable
     words: np.ndarray  # the words of all chunks, mapped
-    alone: bool  # whether the model has no other weights
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks; ``levels`` are the levels from whose weights the layout was made."""
@@ -140,9 +131,7 @@ class StoredSearch(NamedTuple):
 
 
 def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: int = -1) -> None:
-    """Write the search layout of the rankers in a folder, unless they are small. The file is filled in place."""
-    if sum(level.nr_weights for level in levels) < FEWEST_WEIGHTS:
-        return
+    """Write the search layout of the rankers in a folder. The file is filled in place."""
     here, nr_sparse = folder / SEARCH, levels[0].nr_features - nr_dense
     here.mkdir(parents=True)
     table, _ = build_chunks(levels, nr_sparse, nr_dense, threads, room=lambda count: _mapped(here / _WORDS, count))
@@ -150,48 +139,37 @@ def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: 
 
 
 class SearchWriter:
-    """Writes the search layout of rankers to their folder, chunk by chunk, for a model without other weight files."""
+    """Writes the search layout of rankers to their folder, chunk by chunk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._parts = folder, list[ChunkTable]()
         (folder / SEARCH).mkdir(parents=True)
-        self._file = (folder / SEARCH / _WORDS).open("wb")
-        self._file.write(padded_head(np.dtype(np.int32), (0,), 0))
+        self._words = GrowingNpy(folder / SEARCH / _WORDS, np.int32)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, *error: object) -> None:
+        self._words.__exit__(*error)
 
     def add(self, table: ChunkTable, words: np.ndarray) -> None:
         """Write the words of more chunks to the file, and keep their table, which ``finish`` writes."""
         self._parts.append(table)
-        write_in_steps(self._file, np.ascontiguousarray(words).view(np.uint8).data)
+        self._words.append(words)
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks written so far, which belong to ``levels``."""
-        self._write_head()
+        self._words.complete()
         words = read_npy(self.folder / SEARCH / _WORDS)
         return chunks_of(levels, self._table(), kernel_view(words, np.int32))
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
         """Complete the layout. The folder must already contain the parameters and clusters of the levels."""
-        self._write_head()
+        self._words.complete()
         _write_header(self.folder, levels, nr_dense, self._table())
 
     def _table(self) -> ChunkTable:
         return ChunkTable(*map(np.concatenate, zip(*self._parts, strict=True)))
-
-    def _write_head(self) -> None:
-        """Write the header of the words file, which contains the number of words."""
-        length = sum(int(part.lengths.sum()) for part in self._parts)
-        head, end = padded_head(np.dtype(np.int32), (length,), 0), self._file.tell()
-        assert end == len(head) + 4 * length  # heads of all lengths are padded to the same size
-        self._file.seek(0)
-        self._file.write(head)
-        self._file.seek(end)
-        self._file.flush()
 
 
 def link_search(stored: StoredSearch, folder: Path) -> None:
@@ -214,36 +192,26 @@ def _write_header(folder: Path, levels: Sequence[Level], nr_dense: int, table: C
         "nr_weights": [level.nr_weights for level in levels],
         "nr_sparse": levels[0].nr_features - nr_dense,
         "nr_dense": nr_dense,
-        "made_from": _weight_checksums(folder),
         "files": record_files(here),
     }
     (here / _HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def has_search(folder: Path, records: Records | None) -> bool:
-    """Return whether rankers have a search layout of their own. One that an overwritten model left is not read.
-
-    It is listed in the ``records`` of the model, or was made from the weights beside it.
-    """
+    """Return whether rankers have the search layout. If an overwritten model left another, ``records`` tell which."""
     header = folder / SEARCH / _HEADER
     if not header.is_file():
         return False
-    if records is not None and os.path.relpath(header.resolve(), records.folder.resolve()) in records.files:
-        return True
-    try:
-        weights, content = _weight_checksums(folder), read_json(header)
-    except InputError:
-        return records is None  # open_search says what is wrong
-    return not weights or not isinstance(content, dict) or content.get("made_from", weights) == weights
-
-
-def _weight_checksums(folder: Path) -> dict[str, list[int]]:
-    """Return the CRC-32 of the weights of each level, from the directories of their archives."""
-    found = {}
-    for path in sorted((folder / "ranker").glob("*.model/W.npz")):
-        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-            found[path.parent.name] = [info.CRC for info in archive.infolist()]
-    return found
+    if records is not None:
+        return os.path.relpath(header.resolve(), records.folder.resolve()) in records.files
+    if any((folder / "ranker").glob("*.model/W.npz")):
+        raise InputError(
+            f"{folder} contains files of two models",
+            expected=f"{SEARCH}/, or the W.npz of each level",
+            received="both",
+            fix="copy the model again into an empty folder; if PECOS has replaced the model, delete search/",
+        )
+    return True
 
 
 def search_records(folder: Path) -> Records | None:
@@ -254,9 +222,7 @@ def search_records(folder: Path) -> Records | None:
 def open_search(folder: Path) -> StoredSearch:
     """Map the search layout of rankers."""
     here = folder / SEARCH
-    alone = not any((folder / "ranker").glob("*.model/W.npz"))
-    fix = _FIX if alone else f"{_FIX}, or delete {here}, which the weights beside it can replace"
-    header = read_header(here / _HEADER, _FORMAT, VERSION, of="a search layout", fix=fix)
+    header = read_header(here / _HEADER, _FORMAT, VERSION, of="a search layout", fix=_FIX)
     try:
         rows, lengths = np.array(read_npy(here / _TABLE))
         words = read_npy(here / _WORDS)
@@ -265,9 +231,9 @@ def open_search(folder: Path) -> StoredSearch:
         sizes = header["nr_weights"], header["nr_sparse"], header["nr_dense"]
     except (KeyError, ValueError) as error:  # an InputError is a ValueError
         raise InputError(
-            f"{here} is damaged", expected="the files as they were saved", received=str(error), fix=fix
+            f"{here} is damaged", expected="the files as they were saved", received=str(error), fix=_FIX
         ) from None
-    return StoredSearch(here, *sizes, ChunkTable(rows, lengths), words, alone)
+    return StoredSearch(here, *sizes, ChunkTable(rows, lengths), words)
 
 
 def _mapped(path: Path, count: int) -> np.ndarray:
@@ -286,7 +252,7 @@ def _mapped(path: Path, count: int) -> np.ndarray:
 
 
 def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
-    """Return the weights of level ``t`` of a model that stores them only in the search layout."""
+    """Return the weights of level ``t`` from the search layout."""
     chunks, level, clusters, threads = stored.chunks(levels), levels[t], levels[t].clusters, thread_count(-1)
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
     # As the kernel numbers chunks: those before the level have no children here.

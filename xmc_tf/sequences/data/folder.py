@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz.reading import read_npy, read_npz
-from xmc_tf.store.checksums import Records, record_files
+from xmc_tf.store.arrays import read_npy
+from xmc_tf.store.checksums import Records, checksum_of, record_files
 from xmc_tf.store.kinds import FolderKind, read_header
 
 HEADER, ITEMS, COUNTS = "prepared.json", "items.txt", "item_counts.npy"
 FORMAT = "xmc_tf.sequences.data"
 VERSION = 1
-PARTS = "part_*.npz"
+PARTS = "part_*"
 
 PREPARED = FolderKind(
     "prepared interactions of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
-    parts=r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz",
+    parts=r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}",
 )  # fmt: skip
 
 
 class UserHistories(NamedTuple):
-    """The histories of some users, memory-mapped from a file."""
+    """The histories of some users, memory-mapped from the files of a part."""
 
     items: np.ndarray  # numbers of the items of all users, each user's in the order of time
     splits: np.ndarray  # where each user's items begin, then the number of items
@@ -48,7 +48,7 @@ class PreparedFolder:
 
     def item_names(self) -> list[str]:
         """Return the names of the items, in descending order of frequency."""
-        self._verify(self.folder / ITEMS)
+        self._verify(ITEMS)
         names = (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
         if len(names) != self.nr_items:
             raise InputError(
@@ -61,45 +61,37 @@ class PreparedFolder:
 
     def item_counts(self) -> np.ndarray:
         """Return the number of interactions of each item."""
-        self._verify(self.folder / COUNTS)
+        self._verify(COUNTS)
         return read_npy(self.folder / COUNTS, name="counts of items")
 
     def parts(self, pattern: str = PARTS) -> list[UserHistories]:
-        """Return the parts whose file names match a wildcard pattern."""
+        """Return the parts whose names match a wildcard pattern."""
         paths = sorted(self.folder.glob(pattern)) if pattern and not Path(pattern).is_absolute() else []
         if not paths:
             raise InputError(
-                f"no file in {self.folder} matches {pattern!r}",
+                f"no part in {self.folder} matches {pattern!r}",
                 expected=f"{PARTS}, which python -m xmc_tf.sequences.prepare writes",
                 fix="change the pattern, or leave it out",
             )
         return [self._part(path) for path in paths]
 
-    def _verify(self, path: Path) -> None:
-        """Check a file against its checksum."""
-        if self._records is None or path.name not in self._records.files:
-            raise InputError(
-                f"{self.folder / HEADER} has no checksum of {path.name}", fix="prepare the interactions again"
-            )
-        if (problem := self._records.problem(path.name)) is not None:
-            raise problem
+    def _verify(self, *names: str) -> None:
+        """Check files against their checksums."""
+        if self._records is None or (missing := [name for name in names if name not in self._records.files]):
+            problem = f"{self.folder / HEADER} has no checksum of {names[0] if self._records is None else missing[0]}"
+            raise InputError(problem, fix="prepare the interactions again")
+        self._records.check(names)
 
     def _part(self, path: Path) -> UserHistories:
-        self._verify(path)
-        arrays = read_npz(path, name="interactions")
-        fix = "prepare the interactions again"
-        if missing := [name for name in UserHistories._fields if name not in arrays]:
-            raise InputError(f"{path} lacks {missing[0]}", expected="a part of prepared interactions", fix=fix)
-        part = UserHistories(*(arrays[name] for name in UserHistories._fields))
-        fits = len(part.splits) == len(part.users) + 1 and part.splits[0] == 0 and part.splits[-1] == len(part.items)
-        if not fits or (len(part.items) and (part.items.min() < 0 or part.items.max() >= self.nr_items)):
-            raise InputError(f"{path} does not fit {self.folder / HEADER}", fix=fix)
-        return part
+        files = [path / f"{name}.npy" for name in UserHistories._fields]
+        self._verify(*(f"{path.name}/{file.name}" for file in files))
+        return UserHistories(*map(read_npy, files))
 
 
 def write_header(folder: Path, content: dict[str, Any]) -> None:
     """Write the header, which must be the last file of a prepared folder."""
     header = {"format": FORMAT, "version": VERSION, **content, "files": record_files(folder, [HEADER])}
+    header["checksum"] = checksum_of(header)
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 

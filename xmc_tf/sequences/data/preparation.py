@@ -11,10 +11,9 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, PreparedFolder, write_header, write_names
 from xmc_tf.sequences.data.interactions import Chunk, InteractionColumns, InteractionTable
+from xmc_tf.store.arrays import open_group, save_group
 from xmc_tf.store.publishing import publish
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.text_files import unpacked_size
@@ -169,7 +168,7 @@ def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarra
     with Progress("sorting users", buckets.count, "parts") as progress:
         for bucket in range(buckets.count):
             part = _histories(*buckets.load(bucket), frequent, options)
-            write_npz(buckets.folder / f"part_{bucket:05d}.npz", part)
+            save_group(buckets.folder / f"part_{bucket:05d}", part)
             counts += np.bincount(part["items"], minlength=len(counts))
             progress.add()
     return counts
@@ -221,10 +220,10 @@ def _renumber(
     users = 0
     with Progress("numbering items", buckets.count, "parts") as progress:
         for bucket in range(buckets.count):
-            name = f"part_{bucket:05d}.npz"
-            part = read_npz(buckets.folder / name, name="part")
+            name = f"part_{bucket:05d}"
+            part = open_group(buckets.folder / name)
             users += len(part["users"])
-            write_npz(folder / name, {**part, "items": numbers[part["items"]]})
+            save_group(folder / name, {**part, "items": numbers[part["items"]]})
             progress.add()
     write_names(folder / ITEMS, [buckets.items.names[number] for number in order.tolist()])
     np.save(folder / COUNTS, counts[order])
