@@ -77,14 +77,14 @@ sys.modules[__name__].__class__ = _Package
 def _begin_command_line() -> None:
     """If this process runs one of our commands, prepare for its termination before the slow imports.
 
-    A signal during the imports then prints no traceback, and a rank whose launcher is killed leaves a record.
+    A signal during the imports then prints no traceback, and a rank ends with its launcher.
     """
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
     if not module.startswith("xmc_tf.") or module in ("xmc_tf.launch.node", "xmc_tf.launch.rank_proxy"):
         return
-    from xmc_tf.common.process import startup
+    from xmc_tf.common.process import launcher
 
-    startup.prepare()
+    launcher.prepare()
 
 
 if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:

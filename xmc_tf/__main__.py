@@ -86,9 +86,9 @@ def _run(program: str, command: str, arguments: list[str]) -> None:
     """Run a command as ``python -m`` would run its module."""
     if command not in MODULES:
         _refuse(program, command)
-    from xmc_tf.common.process import startup
+    from xmc_tf.common.process import launcher
 
-    startup.prepare()  # before the imports below, which take seconds
+    launcher.prepare()  # before the imports below, which take seconds
     from importlib import import_module
     from importlib.util import find_spec
 

@@ -15,7 +15,7 @@ import pytest
 from tests.test_layers import COMMAND_LINES
 from xmc_tf.__main__ import COMMANDS, MODULES, main
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import cli, invocation, startup
+from xmc_tf.common.process import cli, invocation, launcher
 from xmc_tf.store.publishing import folder_lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ SCRIPT = "import sys\nfrom xmc_tf.__main__ import main\nif __name__ == '__main__
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Commands run in this process, without its signal handlers, and as if ``xmc-tf`` had been called."""
-    monkeypatch.setattr(startup, "prepare", lambda: None)
+    monkeypatch.setattr(launcher, "prepare", lambda: None)
     monkeypatch.setattr(cli, "run", lambda command, argv: command(argv))
     monkeypatch.setattr(sys, "argv", ["/usr/bin/xmc-tf"])
     monkeypatch.setattr(invocation._Invocation, "command", None)

@@ -163,25 +163,6 @@ def test_ignored_signals_stay_ignored():
     assert ended_by(body, signal.SIGHUP, signal.SIGTERM, preexec_fn=ignore)[0] == 143
 
 
-def test_a_fork_does_not_inherit_handlers_or_signal_its_parent():
-    body = """
-    def main(argv):
-        signals.GRACE_S = 0.2
-        child = os.fork()
-        if not child:
-            time.sleep(60)
-            os._exit(0)
-        os.kill(child, signal.SIGTERM)
-        print("there", os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
-        time.sleep(0.6)
-    """
-    code = BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"
-    # Python 3.12 and later warn of every fork of a process with several threads.
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "there 15\n", "")
-
-
 def test_handlers_are_restored_after_a_command_inside_another_program():
     before = [signal.getsignal(number) for number in signals.ENDING], sys.unraisablehook, signal.set_wakeup_fd(-1)
     with pytest.raises(SystemExit):

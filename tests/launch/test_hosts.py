@@ -64,7 +64,7 @@ def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, tex
         else:
             continue
         assert said.startswith(str(path))
-        assert read is read_json_hosts or ", line" in said or "no hosts" in said
+        assert read is read_json_hosts or any(one in said for one in (", line", "no hosts", "listed twice"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, tex
     [
         (read_hostfile, "one slots=2\n\n# more\ntwo slots=x\n", ", line 4", "'x'"),
         (read_hostfile, "one slots=2\ntwo\n", ", line 2", "host slots=4"),
-        (read_hostfile, "one slots=2\none:3\n", ", line 2", "listed twice, first in line 1"),
+        (read_hostfile, "one slots=2\none:3\n", ": one is", "listed twice"),
         (read_hostfile, "one slots=0\n", ", line 1", "1 to 4,096"),
         (read_hostfile, "-oProxyCommand=x slots=1\n", ", line 1", "not a host name"),
         (read_hostfile, "one gpus=1", ", line 1", "one gpus=1"),

@@ -18,7 +18,7 @@ from xmc_tf.launch.node import divide
 from xmc_tf.launch.nodes import NodeError
 from xmc_tf.launch.rank_proxy import LAUNCHER
 from xmc_tf.launch.running import RankState, first_failure
-from xmc_tf.ranks.channels.frames import frame
+from xmc_tf.ranks.channels import Channel
 
 
 @given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 50))
@@ -110,9 +110,11 @@ def test_mpiexec_needs_no_horovod(monkeypatch):
     assert default_controller() == "gloo"  # whose error names both ways
 
 
-def test_a_lost_host_does_not_stop_the_proxies_of_others():
+def test_a_lost_host_does_not_stop_the_proxies_of_others(monkeypatch):
+    monkeypatch.setattr("xmc_tf.launch.engines.mpiexec_command", lambda *_: ["sleep", "600"])
+
     class OneNode:
-        served = threading.Event()
+        served, network = threading.Event(), ""
 
         def __getitem__(self, host):
             if host == "lost":
@@ -123,11 +125,10 @@ def test_a_lost_host_does_not_stop_the_proxies_of_others():
             self.served.set()
 
     mpi = Mpi(Hosts([Host("192.0.2.1", 1)]), OneNode(), {})
-    threading.Thread(target=mpi._accept, daemon=True).start()
     with socket.socket(socket.AF_UNIX) as lost, socket.socket(socket.AF_UNIX) as other:
         for proxy, host in ((lost, "lost"), (other, "other")):
             proxy.connect(mpi._environment[LAUNCHER])
-            proxy.sendall(frame({"host": host, "line": ""}))
+            Channel(proxy).send(host=host, line="")
         assert OneNode.served.wait(20)
         assert lost.recv(1) == b""  # mpiexec sees that the host is lost
     mpi.close()

@@ -12,7 +12,6 @@ from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.manual_nodes import _connect
 from xmc_tf.launch.node import JOB, START
 from xmc_tf.launch.nodes import NodeError, Nodes
-from xmc_tf.ranks.channels.handshake import new_secret
 
 HERE = Hosts([Host("localhost", 1)])
 
@@ -35,26 +34,26 @@ def nodes():
 def ask(nodes, step, **fields):
     """Return the answer of the only node, and what has failed."""
     nodes.errors.clear()
-    return nodes.ask_all(HERE, 1, lambda node: node.ask(step, **fields)).get("localhost"), dict(nodes.errors)
+    return nodes.ask_all(HERE, 1, step, **fields).get("localhost"), dict(nodes.errors)
 
 
 def test_a_node_answers_what_the_checks_ask(nodes):
     here = {"folder": ".", "paths": [], "shared": ".", "mark": "", "token": ""}
     port = ask(nodes, "look", **here)[0]["port"]
     hosts = [["self", "127.0.0.1", port], ["none", "127.0.0.1", 9]]
-    assert ask(nodes, "connect", hosts=hosts, patience_s=5)[0] == {"unreachable": ["none"]}
+    assert ask(nodes, "connect", targets=hosts, patience_s=5)[0] == {"unreachable": ["none"]}
     assert nodes["localhost"].network == "127.0.0.0/8"
     _, errors = ask(nodes, "look", **here | {"folder": "/nowhere"})
     assert "No such file or directory: '/nowhere'" in errors["localhost"]
 
 
-def test_another_secret_file_is_named_on_both_sides(tmp_path):
+def test_another_secret_file_is_named_where_it_is_used(tmp_path):
     """A wrong secret was once "no connection", with the advice to check the firewall."""
-    first = Nodes("127.0.0.1", timeout_s=2, secret=new_secret())
+    first = Nodes("127.0.0.1", timeout_s=2, secret=bytes(32))
     try:
-        address = ("127.0.0.1", first._listener.ports["127.0.0.1"])
-        refused("--secret-file: 127.0.0.1:.* has another secret", _connect, address, new_secret(), 1, 1.0)
-        refused("--secret-file: no connection from node 1, but other secrets from 127.0.0.1", first.wait, 1, 2)
+        address = first._listener.address
+        refused("--secret-file: 127.0.0.1:.* has another secret", _connect, address, bytes(range(32)), 10.0)
+        refused("no connection from node 1 within 2 s", first.wait, 1, 2)
     finally:
         first.close(0)
 

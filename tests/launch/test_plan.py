@@ -13,7 +13,6 @@ from xmc_tf.launch.engines import mpiexec_command
 from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.options import choose_hosts, choose_program, inputs_of, parser, shared_folder_of
-from xmc_tf.launch.rank_proxy import split_command
 
 THREE_GPUS = [Gpu("2", 0.0, 0.0), Gpu("0", 0.1, 0.0), Gpu("1", 0.9, 0.9)]
 
@@ -185,18 +184,3 @@ def test_inputs_and_the_shared_folder_are_found_among_the_arguments(tmp_path, mo
     for program in (["python", "train.py", "-o", "runs/model", "X.txt"], ["./train.py", "-o", "runs/model", "X.txt"]):
         assert inputs_of(program)[-1:] == ["X.txt"]
         assert shared_folder_of(args, program) == str(tmp_path / "runs")
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["-o", "A=b", "-o", "C=d", "node-1", "true"], ("node-1", "true")),
-        (
-            ["-o", "A=b", "node-1", "-p", "22", "-o", "ConnectTimeout=3", "'cd x;", "ls -l'"],
-            ("node-1", "'cd x; ls -l'"),
-        ),
-        (["-x", "node-1", "orted", "-mca", "x", "1"], ("node-1", "orted -mca x 1")),
-    ],
-)
-def test_a_stand_in_reads_arguments_as_ssh_does(words, expected):
-    assert split_command(words) == expected

@@ -15,9 +15,20 @@ from xmc_tf.matcher.tasks import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
 from xmc_tf.plan import estimate as estimate_module
-from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
-from xmc_tf.plan.stages import FineTuningOptions, fine_tuning, ranker_work, rankers, trained_nodes
-from xmc_tf.plan.stages import tree as tree_stage
+from xmc_tf.plan.formulas import (
+    DEVICES,
+    ENCODERS,
+    DataSizes,
+    FineTuningOptions,
+    Machines,
+    encoder_size,
+    fine_tuning,
+    parse_hosts,
+    ranker_work,
+    rankers,
+    trained_nodes,
+)
+from xmc_tf.plan.formulas import tree as tree_stage
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
 

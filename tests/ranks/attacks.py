@@ -1,9 +1,7 @@
 """Attacks on a listener by a stranger on the network, with real sockets."""
 
 import contextlib
-import resource
 import socket
-import threading
 
 GARBAGE = (
     b"[" * 60_000 + b"\n",
@@ -35,28 +33,3 @@ def attack(address, half_open=5):
         for number in range(half_open):
             send(held.enter_context(connect(address)), b"x" * number)
         yield
-
-
-@contextlib.contextmanager
-def flood(address, connections=1000):
-    """Hold many connections within the block, and open new ones without a pause."""
-    stop = threading.Event()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.ExitStack() as held:
-        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4 * connections), hard), hard))
-        for _ in range(connections):
-            held.enter_context(connect(address))
-
-        def more():
-            while not stop.wait(0.001):
-                with contextlib.suppress(OSError), connect(address):
-                    pass
-
-        thread = threading.Thread(target=more)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()

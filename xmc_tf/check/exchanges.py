@@ -11,10 +11,8 @@ from xmc_tf.ranks.communicator import Communicator
 
 SHORT_BYTES = 4096
 REPEATS = 5
-# Messages above this size are sent twice only. Their results are compared in blocks, so that memory suffices for
-# messages above 2 GiB, which MPI's 32-bit counts cannot hold.
-_LARGE_BYTES = 1 << 28
-_BLOCK = 1 << 22
+_LARGE_BYTES = 1 << 28  # longer messages are sent twice only
+_NUMBERS = np.arange(1000, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -40,42 +38,19 @@ class CollectiveTrial(NamedTuple):
     is_right: Callable[[Any], bool]
 
 
-def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray]) -> bool:
-    """Return whether an array has the expected numbers. They are computed block by block to save memory."""
-    if got.shape != (count,):
-        return False
-    blocks = ((a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK))
-    return all(np.array_equal(got[a:b], expected(a, b)) for a, b in blocks)
-
-
-def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    out = np.empty(count, np.float32)
-    for first in range(0, count, _BLOCK):
-        out[first : first + _BLOCK] = numbers(first, min(first + _BLOCK, count))
-    return out
-
-
 def broadcast(world: Communicator, count: int) -> CollectiveTrial:
     """Return a trial in which the last rank broadcasts numbers."""
     root = world.size - 1
-
-    def numbers(first: int, last: int) -> np.ndarray:
-        return (np.arange(first, last, dtype=np.int64) % 65536 + root).astype(np.float32)
-
-    mine = _filled(count, numbers) if world.rank == root else None
-    return CollectiveTrial(lambda: world.broadcast_array(mine, root), lambda got: _same(got, count, numbers))
+    right = np.resize(_NUMBERS + root, count)
+    mine = right if world.rank == root else None
+    return CollectiveTrial(lambda: world.broadcast_array(mine, root), lambda got: np.array_equal(got, right))
 
 
 def all_reduce(world: Communicator, count: int) -> CollectiveTrial:
     """Return a trial that sums small integers over the ranks. The sum is exact in any order."""
-
-    def numbers(first: int, last: int, factor: int) -> np.ndarray:
-        return (np.arange(first, last, dtype=np.int64) % 1000 * factor).astype(np.float32)
-
-    mine = _filled(count, lambda first, last: numbers(first, last, world.rank + 1))
-    total = world.size * (world.size + 1) // 2
+    mine, total = np.resize(_NUMBERS * (world.rank + 1), count), world.size * (world.size + 1) // 2
     return CollectiveTrial(
-        lambda: world.allreduce_array(mine), lambda got: _same(got, count, lambda a, b: numbers(a, b, total))
+        lambda: world.allreduce_array(mine), lambda got: np.array_equal(got, np.resize(_NUMBERS * total, count))
     )
 
 

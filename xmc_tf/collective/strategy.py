@@ -47,7 +47,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.partition import Partition, even_rows
-from xmc_tf.ranks.stalls.settings import outlast_stalls, watch_for_stalls
+from xmc_tf.ranks.stalls.watch import outlast_stalls, watch_for_stalls
 
 if TYPE_CHECKING:
     from xmc_tf.collective.estimator import Estimator

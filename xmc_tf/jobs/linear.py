@@ -33,7 +33,7 @@ from xmc_tf.params import TfidfParams, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.pipeline.stages import digest
 from xmc_tf.pipeline.waiting import on_first_rank
-from xmc_tf.plan.stages import size
+from xmc_tf.plan.formulas import size
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.distributed.work_folder import has_begun
 from xmc_tf.ranks.communicator import Communicator

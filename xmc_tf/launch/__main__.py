@@ -1,7 +1,8 @@
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
@@ -9,9 +10,9 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import allow_control_characters
 from xmc_tf.launch import manual_nodes
 from xmc_tf.launch.engines import check_installed, default_controller
-from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
+from xmc_tf.launch.gpus import least_busy, visible_gpus
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here
-from xmc_tf.launch.nodes import Nodes, address_towards
+from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.options import (
     check_numbers,
     choose_hosts,
@@ -23,6 +24,7 @@ from xmc_tf.launch.options import (
 )
 from xmc_tf.launch.plan import LaunchPlan, count, lost_after
 from xmc_tf.launch.running import Checks, Job, Output
+from xmc_tf.ranks.channels import address_towards
 from xmc_tf.ranks.choosing import how_started
 
 
@@ -48,72 +50,37 @@ def main(argv: Sequence[str] | None = None) -> None:
             stall_timeout_s=args.stall_timeout,
         )  # fmt: skip
 
-    user_starts_nodes = args.nodes is not None or args.node_rank is not None
-    run = (_run_manual_nodes if user_starts_nodes else _run_from_here)(args, program, gpus, plan)
-    if run is None:  # --dry-run
+    by_hand = args.nodes is not None or args.node_rank is not None
+    if by_hand:
+        manual_nodes.check_options(args)
+        slots = manual_nodes.slots_here(args, gpus)
+        hosts = Hosts([Host(THIS_HOST, slots), Host("the other nodes", 1)])  # until they have connected
+    else:
+        hosts = choose_hosts(args, os.environ, gpus)
+        slots = hosts.size
+        refuse_from_here(args, checked=args.check_only or not hosts.only_here)
+    if args.dry_run:
+        about = manual_nodes.describe(args, plan(hosts)) if by_hand else plan(hosts).describe()
+        print(f"{about}\n{_describe_run(args, program, hosts)}")
         return
     check_installed(args.controller)
-    output = Output(Path(args.log_dir) if args.log_dir else None, args.quiet)
-    try:
-        status = run(output)
-    finally:
-        output.close()
+    with contextlib.closing(Output(Path(args.log_dir) if args.log_dir else None, args.quiet)) as output:
+        status = manual_nodes.run_node(args, slots, output) if args.node_rank else 1
+        if not args.node_rank:
+            nodes = manual_nodes.listen(args, output) if by_hand else _nodes_of(args, hosts)
+            try:
+                planned = plan(nodes.wait(slots, args.nodes) if by_hand else hosts)
+                job = Job(planned, nodes, output, _checks(args, program, planned.hosts), min_np=args.min_np)
+                status = job.check_only() if args.check_only else job.run()
+            finally:
+                nodes.close(status)
     if status:
         sys.exit(status)
 
 
-def _run_from_here(
-    args: cli.GivenFlags, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
-) -> Callable[[Output], int] | None:
-    """Return a function that starts the nodes and runs the program on them, or None after ``--dry-run``."""
-    hosts = choose_hosts(args, os.environ, gpus)
-    refuse_from_here(args, checked=args.check_only or not hosts.only_here)
-    if args.dry_run:
-        print(f"{plan(hosts).describe()}\n{_describe_run(args, program, hosts)}")
-        return None
-
-    def run(output: Output) -> int:
-        address, lost_after_s = address_towards([host.name for host in hosts]), lost_after(args.timeout)
-        nodes = Nodes(address, args.timeout, 0.0 if hosts.only_here else lost_after_s)
-        return _run(args, nodes, lambda: plan(hosts), output)
-
-    return run
-
-
-def _run_manual_nodes(
-    args: cli.GivenFlags, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
-) -> Callable[[Output], int] | None:
-    """Return a function that runs the program on user-started nodes, or serves as a node; None after ``--dry-run``."""
-    manual_nodes.check_options(args)
-    here = manual_nodes.slots_here(args, gpus)
-    if args.dry_run:
-        hosts = Hosts([Host(THIS_HOST, here), Host("the other nodes", 1)])
-        planned = plan(hosts)
-        lines = [manual_nodes.describe(args, here), planned.describe_settings(), f"engine:  {planned.engine}"]
-        print("\n".join([*lines, _describe_run(args, program, hosts)]))
-        return None
-
-    def run(output: Output) -> int:
-        if args.node_rank:
-            return manual_nodes.run_node(args, here, output)
-        secret, address = manual_nodes.read_secret(args.secret_file), manual_nodes.master_address(args)
-        nodes = Nodes(address, args.timeout, lost_after(args.timeout), secret=secret, port=args.master_port)
-        output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
-        return _run(args, nodes, lambda: plan(nodes.wait(here, args.nodes)), output)
-
-    return run
-
-
-def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchPlan], output: Output) -> int:
-    status = 1
-    try:
-        plan = make_plan()
-        checks = _checks(args, plan.program, plan.hosts)
-        job = Job(plan, nodes, output, checks, min_np=args.min_np)
-        status = job.check_only() if args.check_only else job.run()
-    finally:
-        nodes.close(status)
-    return status
+def _nodes_of(args: argparse.Namespace, hosts: Hosts) -> Nodes:
+    address = address_towards(host.name for host in hosts if not is_here(host.name))
+    return Nodes(address, args.timeout, 0.0 if hosts.only_here else lost_after(args.timeout))
 
 
 def _checks(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> Checks | None:

@@ -67,13 +67,13 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
     except OSError as error:
         own_problem = f"this host cannot write to {shared}: {error.strerror}"
     try:
-        found = nodes.ask_all(hosts, 0.4, lambda node: node.ask("look", **request))
+        found = nodes.ask_all(hosts, 0.4, "look", **request)
     finally:
         with contextlib.suppress(OSError):
             written.unlink()
     targets = [[name, one["address"], one["port"]] for name, one in found.items()]
     patience_s = 0.1 * nodes.timeout_s
-    connected = nodes.ask_all(hosts, 0.2, lambda node: node.ask("connect", hosts=targets, patience_s=patience_s))
+    connected = nodes.ask_all(hosts, 0.2, "connect", targets=targets, patience_s=patience_s)
     report = HostChecks()
     use_gpus = any(one["gpus"] for one in found.values())
     for host in hosts:

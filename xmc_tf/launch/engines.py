@@ -5,9 +5,8 @@ import socket
 import subprocess
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Literal
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import NodeError, Nodes
 from xmc_tf.launch.rank_proxy import LAUNCHER, NODE
-from xmc_tf.ranks.channels.frames import frame, receive
+from xmc_tf.ranks.channels import Channel
 
 Controller = Literal["gloo", "mpi"]
 _PROXY_S = 10.0
@@ -43,67 +42,31 @@ def check_installed(controller: Controller) -> None:
         )
 
 
-class Launcher(ABC):
-    """An engine, which starts the ranks of a run. The nodes must have received the job before `start` is called."""
-
-    def __init__(self) -> None:
-        self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
-        self._proxies: list[tuple[str, socket.socket]] = []  # with their hosts, by the number of the command
-
-    @abstractmethod
-    def start(self) -> None:
-        pass
-
-    @abstractmethod
-    def close(self) -> None:
-        pass
-
-    def status(self) -> int | None:
-        """Return the exit status of mpiexec, or None if it is running or the engine does not use it."""
-        return None
-
-    def finish(self, number: int, status: int) -> None:
-        with contextlib.suppress(OSError):
-            self._proxies[number][1].sendall(frame({"status": status}))
-
-    def lose(self, host: str) -> None:
-        for name, proxy in self._proxies:
-            if name == host:
-                proxy.close()
+def start_gloo(hosts: Hosts, nodes: Nodes) -> Callable[[], object]:
+    """Let the nodes start the ranks, which find each other by Horovod's rendezvous server; return what ends that."""
+    runner = import_module("horovod.runner.common.util.hosts")
+    slots = runner.get_host_assignments(runner.parse_hosts(hosts.as_flag()), hosts.size)
+    server = import_module("horovod.runner.http.http_server").RendezvousServer()
+    port = server.start()
+    server.init(slots)
+    for slot in slots:
+        names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+        environment = {f"HOROVOD_{name.upper()}": str(getattr(slot, name)) for name in names}
+        environment |= {"HOROVOD_HOSTNAME": slot.hostname, "HOROVOD_CONTROLLER": "gloo"}
+        environment |= {"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": nodes.address}
+        environment["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
+        nodes[slot.hostname].send(START, environment=environment)
+    stop: Callable[[], object] = server.stop
+    return stop
 
 
-class Gloo(Launcher):
-    """Horovod over Gloo: the nodes start the ranks, which find each other through Horovod's rendezvous server."""
-
-    def __init__(self, hosts: Hosts, nodes: Nodes) -> None:
-        super().__init__()
-        self._nodes = nodes
-        runner = import_module("horovod.runner.common.util.hosts")
-        self._slots = runner.get_host_assignments(runner.parse_hosts(hosts.as_flag()), hosts.size)
-        self._server = import_module("horovod.runner.http.http_server").RendezvousServer()
-        self._port = self._server.start()
-        self._server.init(self._slots)
-
-    def start(self) -> None:
-        for slot in self._slots:
-            names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
-            environment = {f"HOROVOD_{name.upper()}": str(getattr(slot, name)) for name in names}
-            environment |= {"HOROVOD_HOSTNAME": slot.hostname, "HOROVOD_CONTROLLER": "gloo"}
-            environment |= {"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": self._nodes.address}
-            environment["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(self._port)
-            self._nodes[slot.hostname].send(START, environment=environment)
-
-    def close(self) -> None:
-        self._server.stop()
-
-
-class Mpi(Launcher):
-    """The MPI launcher: mpiexec starts proxies, which ask the node process on each host to start daemons and ranks."""
+class Mpi:
+    """mpiexec starts proxies, which ask the node process on each host to start daemons and ranks."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
-        super().__init__()
-        self._nodes, self._hosts = nodes, hosts
-        self._process: subprocess.Popen[bytes] | None = None
+        self._nodes = nodes
+        self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
+        self._proxies: list[tuple[str, Channel]] = []  # with their hosts, by the number of the command
         self._folder = TemporaryFolder()  # readable by this user only
         path = str(Path(self._folder.name, "launcher"))
         self._environment = {**environment, LAUNCHER: path}
@@ -113,11 +76,9 @@ class Mpi(Launcher):
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(path)
         self._server.listen(1024)
-
-    def start(self) -> None:
-        networks = sorted({self._nodes[host.name].network for host in self._hosts} - {""})
+        networks = sorted({nodes[host.name].network for host in hosts} - {""})
         self._process = subprocess.Popen(
-            mpiexec_command(self._hosts, networks), env=self._environment, stdin=subprocess.DEVNULL,
+            mpiexec_command(hosts, networks), env=self._environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
         )  # fmt: skip
@@ -125,22 +86,32 @@ class Mpi(Launcher):
             threading.Thread(target=target, daemon=True).start()
 
     def status(self) -> int | None:
-        return None if self._process is None else self._process.poll()
+        """Return the exit status of mpiexec, or None if it is running."""
+        return self._process.poll()
+
+    def finish(self, number: int, status: int, lines: list[str]) -> None:
+        """End the proxy of a command, which has ended."""
+        self.tail.extend(lines)
+        with contextlib.suppress(OSError):
+            self._proxies[number][1].send(status=status)
+
+    def lose(self, host: str) -> None:
+        for name, proxy in self._proxies:
+            if name == host:
+                proxy.close()
 
     def close(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.terminate()
-                self._process.wait(5)
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.terminate()
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait()
         self._server.close()
         for _, proxy in self._proxies:
             proxy.close()
         self._folder.cleanup()
 
     def _read(self) -> None:
-        assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as stream:
             self.tail.extend(text for line in stream if (text := line.decode(errors="replace").strip()))
@@ -149,14 +120,12 @@ class Mpi(Launcher):
         """Forward the commands of the proxies to the nodes."""
         with contextlib.suppress(OSError):  # the server is closed
             while True:
-                proxy, _ = self._server.accept()
-                with contextlib.suppress(OSError, ValueError, KeyError):
-                    request = receive(proxy, _PROXY_S)
-                    proxy.settimeout(None)
-                    host = request["host"]
-                    self._proxies.append((host, proxy))
+                proxy = Channel(self._server.accept()[0])
+                with contextlib.suppress(OSError):
+                    request = proxy.receive(_PROXY_S)
+                    self._proxies.append((request["host"], proxy))
                     try:
-                        node = self._nodes[host]
+                        node = self._nodes[request["host"]]
                     except NodeError:
                         proxy.close()  # as lose() does: mpiexec sees that the host is lost
                         continue

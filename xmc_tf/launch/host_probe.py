@@ -6,10 +6,8 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +15,19 @@ from xmc_tf.launch.gpus import visible_gpus
 from xmc_tf.ranks.this_host import appears, versions
 
 PACKAGES = ("xmc_tf", "tensorflow", "horovod", "transformers")
-_GREETING = b"xmc_tf node\n"
-_GREET_S = 5.0
 _PATIENCE_S = 3.0  # for the file in the shared folder
 _PIECE, _PIECES = 64 << 10, 16
 _MOST_FILES = 1000
+_listening: list[socket.socket] = []  # for other nodes, until this process ends
 UNREADABLE = "cannot be read"  # begins what replaces the checksum of such a file
 
 
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
     """Return this host's versions, checksums, disk space and GPUs. Change to the run's folder and listen for nodes."""
     os.chdir(folder)
+    for server in _listening:
+        server.close()
+    _listening[:] = [socket.create_server((address, 0), backlog=1024)]  # the kernel answers
     return {
         "versions": versions(PACKAGES),
         "checksums": {path: quick_checksum(path) for path in paths},
@@ -35,23 +35,21 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, 
         "disk": {one: shutil.disk_usage(one).free for one in (shared, tempfile.gettempdir()) if os.path.isdir(one)},
         "gpus": [[gpu.name, gpu.memory, gpu.utilisation] for gpu in visible_gpus(os.environ)],
         "address": address,
-        "port": _greeter(address).getsockname()[1],
+        "port": _listening[0].getsockname()[1],
     }
 
 
-def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
-    """Connect to the nodes of all hosts at the same time, and return the names of the hosts that do not answer."""
-    end = time.monotonic() + patience_s
-    answered: list[str] = []
-    threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return {"unreachable": [name for name, *_ in hosts if name not in answered]}
+def connect(targets: list[list[Any]], patience_s: float) -> dict[str, Any]:
+    """Connect to the nodes of all hosts at the same time, and return the names of the hosts that are not reached."""
 
+    def is_reached(host: list[Any]) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((host[1], host[2]), timeout=patience_s):
+            return True
+        return False
 
-STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": connect}
+    with ThreadPoolExecutor(len(targets)) as pool:
+        reached = pool.map(is_reached, targets)
+        return {"unreachable": [host[0] for host, found in zip(targets, reached, strict=True) if not found]}
 
 
 def quick_checksum(path: str) -> str | None:
@@ -77,26 +75,3 @@ def quick_checksum(path: str) -> str | None:
     except OSError as error:
         return f"{UNREADABLE}: {error.strerror}"
     return total.hexdigest()
-
-
-@cache
-def _greeter(address: str) -> socket.socket:
-    """Return a server that sends a greeting to each caller until this process ends."""
-    server = socket.create_server((address, 0), backlog=1024)
-
-    def greet() -> None:
-        while True:
-            with contextlib.suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.settimeout(_GREET_S)
-                    connection.sendall(_GREETING)
-
-    threading.Thread(target=greet, daemon=True).start()
-    return server
-
-
-def _connect(name: str, address: str, port: int, patience_s: float, answered: list[str]) -> None:
-    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=patience_s) as connection:
-        if connection.recv(len(_GREETING)) == _GREETING:
-            answered.append(name)

@@ -16,7 +16,6 @@ from xmc_tf.common.json_files import read_json
 THIS_HOST = "localhost"
 MOST_SLOTS = 4096  # per host; larger numbers are typing errors
 _MOST_HOSTS = 100_000
-_MOST_BYTES = 16 << 20  # of a hostfile
 _FORMATS = "host slots=4 (PECOS, DeepSpeed, Open MPI) or host:4 (Horovod)"
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
@@ -123,30 +122,9 @@ def read_hostfile(path: str | Path) -> Hosts:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is not a file", expected="a file with one host per line (--hosts reads JSON)")
-    data = path.read_bytes()
-    if len(data) > _MOST_BYTES:
-        raise InputError(
-            f"{path} is too large for a list of hosts", expected=f"one host per line, at most {_MOST_BYTES:,} bytes",
-            received=f"{len(data):,} bytes",
-        )  # fmt: skip
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line_number = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line_number}: not UTF-8", fix="save the file as UTF-8 text") from None
-    hosts: list[Host] = []
-    lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        where = f"{path}, line {number}"
-        if not (words := line.partition("#")[0].split()):
-            continue
-        hosts.append(host := _host_of(words, where))
-        if host.name in lines:
-            raise InputError(
-                f"{where}: {host.name} is listed twice, first in line {lines[host.name]}", fix="remove one of the lines"
-            )
-        lines[host.name] = number
-    return Hosts(hosts, str(path))
+    lines = enumerate(path.read_text("utf-8-sig", errors="replace").splitlines(), 1)
+    parts = [(line.partition("#")[0].split(), f"{path}, line {number}") for number, line in lines]
+    return Hosts([_host_of(words, where) for words, where in parts if words], str(path))
 
 
 def read_json_hosts(path: str | Path) -> Hosts:

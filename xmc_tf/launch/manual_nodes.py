@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +10,11 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli, signals
 from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import MOST_SLOTS
-from xmc_tf.launch.node import PURPOSE, HostNode
-from xmc_tf.launch.nodes import address_towards
-from xmc_tf.launch.plan import count, lost_after
+from xmc_tf.launch.node import HostNode
+from xmc_tf.launch.nodes import Nodes
+from xmc_tf.launch.plan import LaunchPlan, count, lost_after
 from xmc_tf.launch.running import Output
-from xmc_tf.ranks.channels.handshake import StrangerError, UnansweredProofError, call
+from xmc_tf.ranks.channels import ANYWHERE, Channel, StrangerError, address_towards, connect
 
 _LEAST_SECRET = 16  # characters
 _NEW_SECRET = "create it: (umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
@@ -43,22 +42,30 @@ def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
     return int(slots)
 
 
-def describe(args: argparse.Namespace, here: int) -> str:
+def describe(args: argparse.Namespace, plan: LaunchPlan) -> str:
     number, others = args.node_rank or 0, count(args.nodes - 1, "other node")
-    lines = [f"node {number}: {count(here, 'rank')} on this host"]
+    lines = [f"node {number}: {count(plan.hosts.all[0].slots, 'rank')} on this host"]
     if number:
         lines.append(f"connects to node 0 at {args.master_addr}:{args.master_port}, which starts its ranks")
     else:
-        lines.append(f"waits at {master_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
-    lines.append(f"secret:  {args.secret_file or 'none yet (--secret-file)'}")
-    return "\n".join(lines)
+        lines.append(f"waits at {_own_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
+    lines += [f"secret:  {args.secret_file or 'none yet (--secret-file)'}", plan.describe_settings()]
+    return "\n".join([*lines, f"engine:  {plan.engine}"])
+
+
+def listen(args: argparse.Namespace, output: Output) -> Nodes:
+    """Wait on node 0 for the others."""
+    secret, address = read_secret(args.secret_file), _own_address(args)
+    nodes = Nodes(address, args.timeout, lost_after(args.timeout), secret=secret, port=args.master_port)
+    output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
+    return nodes
 
 
 def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
     """Serve the master until the run ends, and return the exit status."""
     master = (args.master_addr, args.master_port)
-    connection = _connect(master, read_secret(args.secret_file), args.node_rank, args.timeout)
-    node = HostNode(connection, slots=here, lost_after_s=lost_after(args.timeout))
+    launcher = _connect(master, read_secret(args.secret_file), args.timeout)
+    node = HostNode(launcher, args.node_rank, slots=here, lost_after_s=lost_after(args.timeout))
     output.note(f"node {args.node_rank} has connected to node 0 at {master[0]}:{master[1]}")
     try:
         status = node.serve()
@@ -93,17 +100,17 @@ def read_secret(path: str) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def master_address(args: argparse.Namespace) -> str:
-    return str(args.master_addr or address_towards(["192.0.2.1"]))  # any other network
+def _own_address(args: argparse.Namespace) -> str:
+    return str(args.master_addr or address_towards([ANYWHERE]))
 
 
-def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: float) -> socket.socket:
+def _connect(master: tuple[str, int], secret: bytes, timeout_s: float) -> Channel:
     """Connect to the master. Retry until the timeout, because it may start later than this node."""
     end, problem = time.monotonic() + timeout_s, ""
     while time.monotonic() < end:
         try:
-            return call(master, secret, PURPOSE, caller=number, patience_s=min(5.0, timeout_s))
-        except (StrangerError, UnansweredProofError) as error:
+            return connect(master, secret, patience_s=min(5.0, timeout_s))
+        except StrangerError as error:
             problem = f"--secret-file: {master[0]}:{master[1]} has another secret, or is not a master"
             raise InputError(problem, received=str(error), fix="copy the same file to all nodes") from None
         except OSError as error:

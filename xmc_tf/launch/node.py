@@ -1,9 +1,7 @@
 """A node: a process that checks its host and starts the ranks there, and stops them if the launcher is lost."""
 
-import argparse
 import contextlib
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -12,19 +10,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.launch import host_probe
 from xmc_tf.launch.rank_proxy import NODE, die_with_parent
-from xmc_tf.ranks.channels.addresses import interfaces
-from xmc_tf.ranks.channels.frames import frame, new_unpacker, receive
-from xmc_tf.ranks.channels.handshake import call
+from xmc_tf.ranks.channels import Channel, connect, interfaces
 
-PURPOSE = "node"
 # To the launcher: HELLO once, ANSWER to each ASK; STARTED, LINE and END of a rank; DONE of a command.
 HELLO, ANSWER, STARTED, LINE, END, DONE = "hello", "answer", "started", "line", "end", "done"
 # From the launcher: ASK; JOB with what the ranks of a run have in common, and START for each; RUN a command; STOP all;
@@ -112,46 +108,37 @@ class Child:
 
 class HostNode:
     # slots: the ranks of this node, if the launcher does not know them; lost_after_s: 0 for a launcher on this host
-    def __init__(self, launcher: socket.socket, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
+    def __init__(self, launcher: Channel, number: int, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
         self._launcher = launcher
         if lost_after_s:
             end_when_lost(self._launcher, lost_after_s)
-        self._sending = threading.Lock()
         self._job: dict[str, Any] = {}
         self._children: list[Child] = []
-        self._by_proxy: dict[socket.socket, Child] = {}
+        self._by_proxy: dict[Channel, Child] = {}
         self._folder = TemporaryFolder()  # readable by this user only
         self._proxies = socket.socket(socket.AF_UNIX)
         self._proxies.bind(path := str(Path(self._folder.name, "node")))
         self._proxies.listen(1024)
-        self._address = self._launcher.getsockname()[0]
+        self._address = self._launcher.socket.getsockname()[0]
         self._interface, network = interfaces().get(self._address, ("", ""))
-        self._send(HELLO, slots=slots, network=network, proxies=path)
+        self._send(HELLO, number=number, slots=slots, network=network, proxies=path)
 
     def serve(self) -> int | None:
         """Serve the launcher until it ends. Return the run's exit status, or None if the connection was lost."""
-        unpacker = new_unpacker()
-        with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
-            for one in (self._launcher, self._proxies):
-                selector.register(one, selectors.EVENT_READ)
+        with contextlib.suppress(OSError):
             while True:
-                for key, _ in selector.select():
-                    if key.fileobj is self._proxies:
-                        proxy, _ = self._proxies.accept()
-                        if self._welcome(proxy):
-                            selector.register(proxy, selectors.EVENT_READ)
-                    elif key.fileobj is not self._launcher:
-                        assert isinstance(key.fileobj, socket.socket)
-                        self._by_proxy.pop(key.fileobj).stop()  # it has ended
-                        selector.unregister(key.fileobj)
-                    elif not (data := self._launcher.recv(1 << 16)):
-                        return None
-                    else:
-                        unpacker.feed(data)
-                        for message in unpacker:
-                            if message["kind"] == EXIT:
-                                return int(message["status"])
-                            self._handle(message)
+                proxies = (one.fileno() for one in self._by_proxy)
+                ready = wait([self._launcher.fileno(), self._proxies.fileno(), *proxies])
+                for proxy in [one for one in self._by_proxy if one.fileno() in ready]:
+                    self._by_proxy.pop(proxy).stop()  # the proxy has ended
+                    proxy.close()
+                if self._proxies.fileno() in ready:
+                    self._welcome(Channel(self._proxies.accept()[0]))
+                if self._launcher.fileno() in ready:
+                    message = self._launcher.receive()
+                    if message["kind"] == EXIT:
+                        return int(message["status"])
+                    self._handle(message)
         return None
 
     def close(self) -> None:
@@ -167,7 +154,7 @@ class HostNode:
     def _handle(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == ASK:
-            self._answer(message["question"])
+            self._answer(message["step"], message["fields"])
         elif kind == JOB:
             self._job = message
         elif kind == START:
@@ -179,26 +166,23 @@ class HostNode:
             for child in self._children:
                 child.stop()
 
-    def _answer(self, question: dict[str, Any]) -> None:
-        step = question.pop("step")
-        if step == "look":
-            question["address"] = self._address
+    def _answer(self, step: str, fields: dict[str, Any]) -> None:
         try:
-            answer = host_probe.STEPS[step](**question)
+            if step == "look":
+                answer = host_probe.look(**fields, address=self._address)
+            else:
+                answer = host_probe.connect(**fields)
         except (OSError, ValueError) as error:
             answer = {"error": str(error)}
         self._send(ANSWER, answer=answer)
 
-    def _welcome(self, proxy: socket.socket) -> bool:
+    def _welcome(self, proxy: Channel) -> None:
         try:
-            environment = receive(proxy, _STAND_IN_S)["environment"]
-            proxy.settimeout(None)
-            self._by_proxy[proxy] = self._start(environment, proxy)
-        except (OSError, ValueError, KeyError):
+            self._by_proxy[proxy] = self._start(proxy.receive(_STAND_IN_S)["environment"], proxy)
+        except OSError:
             proxy.close()
-        return proxy in self._by_proxy
 
-    def _start(self, environment: Mapping[str, str], proxy: socket.socket | None) -> Child:
+    def _start(self, environment: Mapping[str, str], proxy: Channel | None) -> Child:
         """Start a rank. Environment variables give its number and its number on this host."""
         horovod = "HOROVOD_RANK" in environment
         rank, local_rank, local_size = (int(environment[name]) for name in (_OF_HOROVOD if horovod else _OF_MPI))
@@ -221,7 +205,7 @@ class HostNode:
                     # mpiexec then stops the other ranks; wait, so that other failures are reported first.
                     child.stopping.wait(PATIENCE_S)
                 with contextlib.suppress(OSError):  # it has been killed
-                    proxy.sendall(frame({"status": _exit_code(status)}))
+                    proxy.send(status=_exit_code(status))
 
         def show(stream: str, text: str) -> None:
             self._send(LINE, **of, stream=stream, text=text)
@@ -254,13 +238,13 @@ class HostNode:
 
     def _send(self, kind: str, **fields: Any) -> None:
         # The launcher may have ended, in which case the processes are being stopped.
-        with self._sending, contextlib.suppress(OSError):
-            self._launcher.sendall(frame({"kind": kind, **fields}))
+        with contextlib.suppress(OSError):
+            self._launcher.send(kind=kind, **fields)
 
 
-def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
+def end_when_lost(channel: Channel, timeout_s: float) -> None:
     """Make the kernel close the connection if the other host answers no probes for about ``timeout_s`` seconds."""
-    every = max(1, int(timeout_s / (_PROBES + 1)))
+    every, connection = max(1, int(timeout_s / (_PROBES + 1))), channel.socket
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every)
@@ -281,19 +265,14 @@ def _exit_code(status: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("launcher", help="HOST:PORT of the launcher")
-    parser.add_argument("number", type=int)
-    parser.add_argument("--timeout", type=float, default=60.0)
-    parser.add_argument("--lost-after", type=float, default=0.0)
-    args = parser.parse_args()
-    host, _, port = args.launcher.rpartition(":")
+    """Connect to the launcher. Its address, this node's number and two limits are on the command line."""
+    host, port, number, timeout_s, lost_after_s = sys.argv[1:]
     secret = bytes.fromhex(sys.stdin.readline().strip())
     try:
-        launcher = call((host, int(port)), secret, PURPOSE, caller=args.number, patience_s=args.timeout)
+        launcher = connect((host, int(port)), secret, float(timeout_s))
     except OSError as error:
-        sys.exit(f"cannot connect to the launcher at {args.launcher}: {error}")
-    node = HostNode(launcher, lost_after_s=args.lost_after)
+        sys.exit(f"cannot connect to the launcher at {host}:{port}: {error}")
+    node = HostNode(launcher, int(number), lost_after_s=float(lost_after_s))
     status = node.serve()
     node.close()
     # Immediately, without exit handlers: there is nothing to clean up.

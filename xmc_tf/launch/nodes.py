@@ -4,31 +4,26 @@ import contextlib
 import logging
 import os
 import queue
+import secrets
 import shlex
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here, make_host
-from xmc_tf.launch.node import ANSWER, ASK, EXIT, PURPOSE, end_when_lost
-from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
-from xmc_tf.ranks.channels.frames import frame, new_unpacker, receive
-from xmc_tf.ranks.channels.handshake import new_secret
-from xmc_tf.ranks.channels.listener import Listener
+from xmc_tf.launch.node import ANSWER, ASK, EXIT, end_when_lost
+from xmc_tf.ranks.channels import Channel, Listener
 
 log = logging.getLogger(__name__)
 
 _HELLO_S = 10.0
 _MOST_EVENTS = 1000  # beyond these, the output of the ranks waits
-_MOST_NAMED = 3  # addresses in an error
 _LEAVE_S = 2.0
 Event = tuple[str, dict[str, Any] | None]
 
@@ -38,34 +33,14 @@ class NodeError(Exception):
 
 
 class NodeConnection:
-    def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
+    def __init__(self, name: str, channel: Channel, hello: dict[str, Any]) -> None:
         self.name, self.network, self.proxies = name, hello["network"], hello["proxies"]
-        self.end = 0.0  # of time.monotonic: when answers must have arrived
-        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._connection, self._sending = connection, threading.Lock()
+        self.answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.channel = channel
 
     def send(self, kind: str, **fields: Any) -> None:
-        with self._sending, contextlib.suppress(OSError):  # the thread that reads notices the end
-            self._connection.sendall(frame({"kind": kind, **fields}))
-
-    def ask(self, step: str, **fields: Any) -> dict[str, Any]:
-        """Run one step of the checks on the node, and return its answer."""
-        self.send(ASK, question={"step": step, **fields})
-        try:
-            answer = self.answers.get(timeout=max(0.01, self.end - time.monotonic()))
-        except queue.Empty:
-            self.close()  # a late answer would be taken for that of the next question
-            raise NodeError("no answer in time") from None
-        if answer is None:
-            raise NodeError("the connection is lost")
-        if "error" in answer:
-            raise NodeError(answer["error"])
-        return answer
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
+        with contextlib.suppress(OSError):  # the thread that reads notices the end
+            self.channel.send(kind=kind, **fields)
 
 
 class Nodes:
@@ -79,7 +54,7 @@ class Nodes:
         port: int = 0,
     ) -> None:
         self.address, self.timeout_s, self._lost_after_s = address, timeout_s, lost_after_s
-        self._by_hand, self._secret = secret is not None, secret or new_secret()
+        self._by_hand, self._secret = secret is not None, secret or secrets.token_bytes(32)
         self.events: queue.Queue[Event] = queue.Queue(_MOST_EVENTS)  # (host, message), or None when it is lost
         self.errors: dict[str, str] = {}
         self._names: list[str] = [THIS_HOST]  # by number
@@ -88,7 +63,7 @@ class Nodes:
         self._processes: list[subprocess.Popen[str]] = []
         self._changed = threading.Condition()
         try:
-            self._listener = Listener([address], self._secret, PURPOSE, self._serve, port=port)
+            self._listener = Listener(address, self._secret, self._serve, port=port)
         except OSError as error:
             raise InputError(
                 f"--master-port {port}: cannot listen on {address}", received=str(error), fix="choose another port"
@@ -126,11 +101,6 @@ class Nodes:
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._by_number) == nodes - 1, self.timeout_s):
                 missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
-                if strangers := sorted(self._listener.strangers)[:_MOST_NAMED]:
-                    raise InputError(
-                        f"--secret-file: no connection from node {missing}, but other secrets from "
-                        f"{', '.join(strangers)}", fix="copy the same file to all nodes",
-                    )  # fmt: skip
                 raise InputError(
                     f"no connection from node {missing} within {self.timeout_s:g} s",
                     fix="start the same command on each node, or raise --timeout",
@@ -138,30 +108,31 @@ class Nodes:
             others = [host for _, host in sorted(self._by_number.items())]
         return Hosts([Host(THIS_HOST, here), *others], "the nodes")
 
-    def ask_all(
-        self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
-    ) -> dict[str, dict[str, Any]]:
-        """Call ``ask`` with all nodes in parallel. Return answers by host, without hosts that fail (see ``errors``)."""
-
-        def ask_one(node: NodeConnection) -> dict[str, Any]:
-            node.end = time.monotonic() + share * self.timeout_s
-            try:
-                return ask(node)
-            except NodeError as error:
-                self.errors[node.name] = str(error)
-                return {}
-
+    def ask_all(self, hosts: Iterable[Host], share: float, step: str, **fields: Any) -> dict[str, dict[str, Any]]:
+        """Run a step of the checks on all nodes. Return answers by host, without hosts that fail (see ``errors``)."""
+        end = time.monotonic() + share * self.timeout_s
         names = [host.name for host in hosts if host.name not in self.errors]
         nodes = [node for name in names if (node := self._nodes.get(name)) is not None]
-        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
-            answers = list(pool.map(ask_one, nodes))
-        return {node.name: answer for node, answer in zip(nodes, answers, strict=True) if answer}
+        answers = {}
+        for node in nodes:
+            node.send(ASK, step=step, fields=fields)
+        for node in nodes:
+            try:
+                answer = node.answers.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                node.channel.close()  # a late answer would be taken for that of the next question
+                answer = {"error": "no answer in time"}
+            if "error" in answer:
+                self.errors[node.name] = answer["error"]
+            else:
+                answers[node.name] = answer
+        return answers
 
     def close(self, status: int) -> None:
         self._listener.close()
         for node in list(self._nodes.values()):
             node.send(EXIT, status=status)
-            node.close()
+            node.channel.close()
         end = time.monotonic() + _LEAVE_S
         for process in self._processes:
             try:
@@ -177,9 +148,8 @@ class Nodes:
             return
         if name not in self._names:
             self._names.append(name)
-        port, number = self._listener.ports[self.address], self._names.index(name)
-        arguments = [f"{self.address}:{port}", str(number), "--timeout", f"{self.timeout_s / 3:g}"]
-        arguments += ["--lost-after", f"{0 if here else self._lost_after_s:g}"]
+        limits = self.timeout_s / 3, 0 if here else self._lost_after_s
+        arguments = [*map(str, (*self._listener.address, self._names.index(name))), *(f"{one:g}" for one in limits)]
         over_ssh = [*ssh_command(self.timeout_s), name, _python_line(arguments)]
         process = subprocess.Popen(
             [sys.executable, "-m", "xmc_tf.launch.node", *arguments] if here else over_ssh, stdin=subprocess.PIPE,
@@ -205,35 +175,30 @@ class Nodes:
                 self.errors[name] = lines[-1] if lines else f"ended with status {status}"
                 self._changed.notify_all()
 
-    def _serve(self, connection: socket.socket, number: int, called: int) -> None:
+    def _serve(self, channel: Channel) -> None:
         """Register a node, and forward its messages until its connection ends."""
+        if self._lost_after_s:
+            end_when_lost(channel, self._lost_after_s)
         try:
-            if self._lost_after_s:
-                end_when_lost(connection, self._lost_after_s)
-            node = self._register(connection, number)
+            node = self._register(channel)
         except (OSError, ValueError, IndexError) as error:
-            log.warning("refused node %d: %s", number, error)
-            connection.close()
+            log.warning("refused a node: %s", error)
             return
-        unpacker = new_unpacker()
         with contextlib.suppress(OSError):
-            while data := connection.recv(1 << 16):
-                unpacker.feed(data)
-                for message in unpacker:
-                    if message["kind"] == ANSWER:
-                        node.answers.put(message["answer"])
-                    else:
-                        self.events.put((node.name, message))
-        connection.close()
+            while True:
+                message = channel.receive()
+                if message["kind"] == ANSWER:
+                    node.answers.put(message["answer"])
+                else:
+                    self.events.put((node.name, message))
         with self._changed:
             del self._nodes[node.name]
-        node.answers.put(None)
+        node.answers.put({"error": "the connection is lost"})
         self.events.put((node.name, None))
 
-    def _register(self, connection: socket.socket, number: int) -> NodeConnection:
-        hello = receive(connection, _HELLO_S)
-        connection.settimeout(None)
-        slots = hello["slots"]
+    def _register(self, channel: Channel) -> NodeConnection:
+        hello = channel.receive(_HELLO_S)
+        number, slots = hello["number"], hello["slots"]
         name = f"node-{number}" if slots else self._names[number]
         while slots and is_here(name):
             name += "x"
@@ -242,14 +207,9 @@ class Nodes:
                 raise ValueError(f"node {number} is connected already")
             if slots:
                 self._by_number[number] = make_host(name, slots, f"node {number}")
-            node = self._nodes[name] = NodeConnection(name, connection, hello)
+            node = self._nodes[name] = NodeConnection(name, channel, hello)
             self._changed.notify_all()
         return node
-
-
-def address_towards(hosts: Iterable[str]) -> str:
-    """Return this host's address on the route to the first remote host, or the loopback if there is none."""
-    return next((found for host in hosts if not is_here(host) and (found := address_on_route(host))), LOOPBACK)
 
 
 def ssh_command(timeout_s: float) -> list[str]:

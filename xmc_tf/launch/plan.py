@@ -9,7 +9,7 @@ from xmc_tf.launch.checks import align
 from xmc_tf.launch.engines import Controller
 from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.ranks.choosing import CONNECT_TIMEOUT
-from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
+from xmc_tf.ranks.stalls.watch import VARIABLE as STALL_TIMEOUT
 
 _CONNECT = 4  # times the limit for the start of all ranks: those that have started may load much before they connect
 

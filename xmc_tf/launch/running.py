@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TextIO
 
 from xmc_tf.common.process import signals
 from xmc_tf.launch.checks import HostChecks, check_hosts
-from xmc_tf.launch.engines import Gloo, Launcher, Mpi
+from xmc_tf.launch.engines import Mpi, start_gloo
 from xmc_tf.launch.hosts import Hosts
 from xmc_tf.launch.node import DONE, END, JOB, LINE, STARTED, STOP
 from xmc_tf.launch.nodes import NodeError, Nodes
@@ -141,6 +141,7 @@ class RunningPlan:
         self.plan, self._nodes, self._output = plan, nodes, output
         self.ranks: dict[int, RankState] = {}
         self._stopped_at: float | None = None
+        self._mpi: Mpi | None = None
         self._number = next(_NUMBERS)
 
     def run(self) -> Outcome:
@@ -151,46 +152,51 @@ class RunningPlan:
         job: dict[str, Any] = {"run": self._number, "program": list(plan.program), "environment": exported}
         job |= {"threads": plan.threads, "pin": plan.pin}
         try:
-            made = Mpi(plan.hosts, nodes, variables) if plan.controller == "mpi" else Gloo(plan.hosts, nodes)
-            with contextlib.closing(made) as engine:
-                for host in plan.hosts:
-                    nodes[host.name].send(JOB, gpus=list(plan.gpus.get(host.name, ())), **job)
-                engine.start()
-                return self._outcome(engine)
+            for host in plan.hosts:
+                nodes[host.name].send(JOB, gpus=list(plan.gpus.get(host.name, ())), **job)
+            with contextlib.ExitStack() as at_end:
+                if plan.controller == "mpi":
+                    self._mpi = at_end.enter_context(contextlib.closing(Mpi(plan.hosts, nodes, variables)))
+                else:
+                    at_end.callback(start_gloo(plan.hosts, nodes))
+                return self._outcome()
         except NodeError:  # a node has just been lost
             return Outcome(1, lost=True)
 
-    def _outcome(self, engine: Launcher) -> Outcome:
+    def _outcome(self) -> Outcome:
         try:
-            self._follow(engine)
+            self._follow()
         except signals.Interrupted as interrupted:
             signals.allow_slow_end()  # so that the ranks have some seconds to end
             self._stop()
-            self._follow(engine)
+            self._follow()
             self._output.error(f"\n{signals.describe(interrupted.number)}; all ranks have ended")
             return Outcome(128 + interrupted.number, interrupted=True)
         missing = sorted(set(range(self.plan.hosts.size)) - set(self.ranks))
         if (failure := first_failure(self.ranks.values())) is not None:
             self._output.error(f"\nfailed: {failure.describe(siblings=self.plan.hosts.size > 1)}")
             return Outcome(failure.exit_code, lost=failure.status is None)
-        if missing or engine.status():
-            self._explain(engine, missing)
+        if missing or self._mpiexec_status():
+            self._explain(missing)
             return Outcome(1, lost=bool(missing))
         return Outcome(0)
 
-    def _follow(self, engine: Launcher) -> None:
+    def _mpiexec_status(self) -> int | None:
+        return None if self._mpi is None else self._mpi.status()
+
+    def _follow(self) -> None:
         """Handle the messages of the nodes until all ranks have ended. Stop them if one fails or starts too late."""
         begun, gone_at = time.monotonic(), None
         while True:
             with contextlib.suppress(queue.Empty):
                 name, message = self._nodes.events.get(timeout=_POLL_S)
-                self._lose(engine, name) if message is None else self._handle(engine, message)
+                self._lose(name) if message is None else self._handle(message)
             now = time.monotonic()
             states = self.ranks.values()
             started = len(states) == self.plan.hosts.size
             running = not started or any(state.ended_at is None for state in states)
-            gone_at = gone_at or (now if engine.status() is not None else None)
-            if not running and (gone_at is not None or isinstance(engine, Gloo)):
+            gone_at = gone_at or (now if self._mpiexec_status() is not None else None)
+            if not running and (gone_at is not None or self._mpi is None):
                 return
             if gone_at is not None and now - gone_at > _GRACE_S and not any(s.ended_at is None for s in states):
                 return  # mpiexec has ended without starting all ranks
@@ -206,13 +212,13 @@ class RunningPlan:
             self._stopped_at = time.monotonic()
             self._nodes.send(STOP)
 
-    def _handle(self, engine: Launcher, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         kind, now = message["kind"], time.monotonic()
         if message["run"] != self._number:
             return  # late, of the run before
         if kind == DONE:
-            engine.tail.extend(message["lines"])
-            engine.finish(message["number"], message["status"])
+            if self._mpi is not None:
+                self._mpi.finish(message["number"], message["status"], message["lines"])
             return
         rank = message["rank"]
         if kind == STARTED:
@@ -228,16 +234,17 @@ class RunningPlan:
         elif kind == END:
             state.status, state.stopped, state.ended_at = message["status"], message["stopped"], now
 
-    def _lose(self, engine: Launcher, name: str) -> None:
-        engine.lose(name)
+    def _lose(self, name: str) -> None:
+        if self._mpi is not None:
+            self._mpi.lose(name)
         for rank in range(self.plan.hosts.size):
             if self.plan.hosts.host_of(rank).name == name:
                 state = self.ranks.setdefault(rank, RankState(rank, name, 0, last_line_at=time.monotonic()))
                 state.ended_at = state.ended_at or time.monotonic()
 
-    def _explain(self, engine: Launcher, missing: list[int]) -> None:
+    def _explain(self, missing: list[int]) -> None:
         """Report a failure that is not an error of a rank."""
-        runner, status = {"gloo": "Horovod", "mpi": "mpiexec"}[self.plan.controller], engine.status()
+        runner, status = {"gloo": "Horovod", "mpi": "mpiexec"}[self.plan.controller], self._mpiexec_status()
         if missing:
             names = ", ".join(map(str, missing))
             hosts = dict.fromkeys(self.plan.hosts.host_of(rank).name for rank in missing)
@@ -246,7 +253,7 @@ class RunningPlan:
             self._output.error(f"\nfailed: no connection from rank {names}{where} {when}")
         else:
             self._output.error(f"\nfailed: {runner} ended with status {status}")
-        for line in list(engine.tail):
+        for line in () if self._mpi is None else list(self._mpi.tail):
             self._output.error(f"    {line}")
 
 

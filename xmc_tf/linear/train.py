@@ -50,8 +50,7 @@ from xmc_tf.params import (
 from xmc_tf.params.flags import FLAGS
 from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
 from xmc_tf.plan.estimate import warn_of_needs
-from xmc_tf.plan.sizes import DataSizes
-from xmc_tf.plan.stages import FineTuningOptions
+from xmc_tf.plan.formulas import DataSizes, FineTuningOptions
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.ensemble import trees_of

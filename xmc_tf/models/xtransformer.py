@@ -8,7 +8,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import require
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.data import Features, as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary

@@ -10,8 +10,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.params import MatcherParams, add_flags, from_arguments
 from xmc_tf.params.choices import HEAD_PRECISIONS
 from xmc_tf.plan.estimate import estimate
-from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
-from xmc_tf.plan.stages import FineTuningOptions
+from xmc_tf.plan.formulas import DEVICES, ENCODERS, DataSizes, FineTuningOptions, Machines, encoder_size, parse_hosts
 
 _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training run.
 

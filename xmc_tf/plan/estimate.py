@@ -9,9 +9,12 @@ from typing import Any
 
 from xmc_tf.common.progress import duration
 from xmc_tf.metrics.table import format_table
-from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
-from xmc_tf.plan.stages import (
+from xmc_tf.plan.formulas import (
+    DataSizes,
+    Device,
+    EncoderSize,
     FineTuningOptions,
+    Machines,
     StageEstimate,
     embeddings,
     features,

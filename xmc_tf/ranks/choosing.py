@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import cli, launcher, run_records
+from xmc_tf.common.process import cli, launcher, leftovers
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.this_host import has_gpu
 
@@ -60,7 +60,7 @@ def choose_communicator() -> Communicator:
     if one stalls for longer than ``$XMC_TF_STALL_TIMEOUT`` (if set).
     """
     launcher.end_with_launcher()
-    run_records.start()
+    leftovers.remove_leftovers()
     kind, reason = how_started(os.environ)
     communicator, reason = _backend(kind, reason)
     # Most runs have a single process, which is not worth a line.
@@ -69,7 +69,7 @@ def choose_communicator() -> Communicator:
     if communicator.size > 1:
         _abort_all_on_failure(communicator)
         if os.environ.get("XMC_TF_STALL_TIMEOUT"):
-            from xmc_tf.ranks.stalls.settings import watch_for_stalls
+            from xmc_tf.ranks.stalls.watch import watch_for_stalls
 
             watch_for_stalls(communicator)
     return communicator
@@ -87,7 +87,7 @@ def _backend(kind: Kind, reason: str) -> tuple[Communicator, str]:
             from xmc_tf.ranks.mpi_backend import MpiCommunicator
 
             return _with_nccl(MpiCommunicator(), reason)
-        from xmc_tf.ranks.stalls.settings import outlast_stalls
+        from xmc_tf.ranks.stalls.watch import outlast_stalls
 
         outlast_stalls(os.environ)
         from xmc_tf.ranks.horovod_backend import HorovodCommunicator
@@ -143,7 +143,7 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
         text = str(error)
         lost = "gloo" in text and ("Connection closed by peer" in text or "Connection reset by peer" in text)
         if lost or "Horovod has been shut down" in text:
-            from xmc_tf.ranks.stalls.settings import silent_ranks
+            from xmc_tf.ranks.stalls.watch import silent_ranks
 
             ended = "another rank has ended, or did not answer for too long; the last lines of each rank give the cause"
             print(f"failed: {'; '.join(silent_ranks()) or ended}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.store.checksums import MODEL_HEADER
 from xmc_tf.store.models import DOCUMENTS, FOLDERS, TRAINING
 

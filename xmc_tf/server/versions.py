@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.fusion import decide
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import missing_package
-from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.leftovers import TemporaryFolder
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.xr_linear import XRLinear

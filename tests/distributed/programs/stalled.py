@@ -1,6 +1,6 @@
 """A program in which rank 1 skips a collective: ``stalled.py [attacked|warned|stopped]``.
 
-With ``attacked``, it first sends garbage to the stall watches of all ranks, and holds half-open connections to them.
+With ``attacked``, it first sends garbage to the stall watch of rank 0, and holds half-open connections to it.
 With ``warned``, it stops until the test continues it; rank 0 logs the stall, and then both continue. With ``stopped``,
 it stays stopped.
 """
@@ -15,14 +15,12 @@ import time
 from pathlib import Path
 
 from xmc_tf.ranks.choosing import choose_communicator
-from xmc_tf.ranks.stalls import settings
-from xmc_tf.ranks.stalls.watch import StallWatch
+from xmc_tf.ranks.stalls import watch
 
 world = choose_communicator()
 if "warned" in sys.argv:
     logging.basicConfig()
-    watch = StallWatch(world, timeout=None, warn_after=2.0)
-    watch.start()
+    watch.StallWatch(world, timeout=None, warn_after=2.0).start()
 world.barrier()
 if world.rank == 1 and {"warned", "stopped"} & {*sys.argv}:
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -33,8 +31,7 @@ elif world.rank == 1:
             sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
             from tests.ranks.attacks import attack
 
-            for endpoints in settings._watch._endpoints:
-                held.enter_context(attack(endpoints.addresses[world.host]))
+            held.enter_context(attack(watch._watch.address))
         time.sleep(600)
 ranks = world.allgather(world.rank)
 print(json.dumps(ranks), flush=True)

@@ -8,7 +8,7 @@ import time
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.ranks.stalls import settings
+from xmc_tf.ranks.stalls import watch as stalls
 
 how = sys.argv[1]
 strategy = CollectiveStrategy(stall_timeout=float(sys.argv[2]) if len(sys.argv) > 2 else None)
@@ -35,7 +35,7 @@ def turn_aside():
         time.sleep(600)
 
 
-watch = settings._watch
+watch = stalls._watch
 timeout, watch.timeout = watch.timeout, None  # until the steps are traced, for which a busy machine takes any time
 for _ in range(3):
     step(True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from xmc_tf.common import activity
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import launcher, run_records, signals
+from xmc_tf.common.process import launcher, leftovers, signals
 from xmc_tf.common.process.extras import missing_package
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import PrintableFormatter, prepare_streams, printable
@@ -179,7 +179,7 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
     launcher.end_with_launcher()
     try:
         with signals.raised(_end_others):
-            run_records.start()
+            leftovers.remove_leftovers()
             main(argv)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not a failure, but the flush at exit would complain.

@@ -9,14 +9,22 @@ import threading
 import time
 from pathlib import Path
 
+from xmc_tf.common.process import signals
+
 # The variables in which launchers pass the rank.
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
-_PROGRAMS = {"horovodrun", "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "mpiexec.hydra"}
-_MODULES = {"horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.node"}
+_PROGRAMS = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "mpiexec.hydra"}
+_PROGRAMS |= {"horovodrun", "horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.node"}
 # The command line that horovodrun becomes over MPI, which is unlikely for any other shell.
 _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l) -np \d")
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way
+
+
+def prepare() -> None:
+    """Prepare a command before slow imports: signals end it without a traceback, and a rank ends with its launcher."""
+    signals.end_at_once()
+    end_with_launcher()
 
 
 def process_state(pid: int) -> str:
@@ -33,21 +41,12 @@ def is_rank() -> bool:
 
 def launchers() -> list[tuple[int, str]]:
     """Return the ancestors of this process that are launchers, nearest first: their process IDs and names."""
-    found = []
-    for pid in ancestors():
+    found, pid = [], os.getppid()
+    while pid > 1 and (fields := _stat(pid)) is not None:
         with contextlib.suppress(OSError):  # it has just ended
             line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
             if name := launcher_of(line.rstrip("\0").split("\0")):
                 found.append((pid, name))
-    return found
-
-
-def ancestors(up_to: int = 1) -> list[int]:
-    """Return the process IDs of this process's ancestors, nearest first, up to and including ``up_to``."""
-    found: list[int] = []
-    pid = os.getppid()
-    while pid > 1 and up_to not in found and (fields := _stat(pid)) is not None:
-        found.append(pid)
         pid = int(fields[1])
     return found
 
@@ -91,30 +90,9 @@ def launcher_of(words: list[str]) -> str:
     """Return the name of the launcher that a command line starts, or "" if it starts another program."""
     program, *rest = words
     name = Path(program).name
-    if name in _PROGRAMS:
-        return name
     if name.startswith("python"):
-        return _launcher_in_python(rest)
-    if name in ("sh", "dash", "bash") and rest[:1] == ["-c"] and _HOROVODRUN_AS_SHELL.match("".join(rest[1:2])):
+        script_or_module = next((word for word in rest if not word.startswith("-")), "")
+        name = Path(script_or_module).name
+    elif name in ("sh", "dash", "bash") and rest[:1] == ["-c"] and _HOROVODRUN_AS_SHELL.match("".join(rest[1:2])):
         return "horovodrun"
-    return ""
-
-
-def _launcher_in_python(words: list[str]) -> str:
-    rest = iter(words)
-    for word in rest:
-        if word == "-m":
-            module = next(rest, "")
-            if module == "xmc_tf" and next(rest, "") == "launch":
-                return "xmc_tf.launch"
-            return module if module in _MODULES else ""
-        if word in ("-X", "-W"):
-            next(rest, "")
-        elif not word.startswith("-"):
-            name = Path(word).name
-            if name == "xmc-tf" and next(rest, "") == "launch":
-                return "xmc_tf.launch"
-            return name if name in _PROGRAMS else ""
-        elif word == "-c":
-            return ""
-    return ""
+    return name if name in _PROGRAMS else ""

@@ -42,7 +42,6 @@ class _SignalState:
 
 
 _STATE = _SignalState()
-_FORKING = threading.local()
 
 
 def describe(number: int) -> str:
@@ -149,24 +148,3 @@ def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], obj
             before(unraisable)
 
     return hook
-
-
-def _block_in_fork() -> None:
-    """Block signals before a fork, so that the child receives them only after ``_reset_in_child``."""
-    _FORKING.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-
-
-def _unblock_after_fork() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _FORKING.mask)
-
-
-def _reset_in_child() -> None:
-    """Restore the default handlers in a forked child, so that it does not write to the parent's pipe."""
-    for number in ENDING:
-        if signal.getsignal(number) in (_raise, _end):
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-    _unblock_after_fork()
-
-
-os.register_at_fork(before=_block_in_fork, after_in_parent=_unblock_after_fork, after_in_child=_reset_in_child)
