@@ -1,4 +1,4 @@
-"""What killed runs leave outside their folders. The next run on the host removes it."""
+"""Leftovers of killed runs outside their folders. The next run on the host removes them."""
 
 import contextlib
 import logging
