@@ -220,7 +220,7 @@ def _(reader: Reader) -> None:
     at = reader.folder
     table = markov_table(at / "interactions.csv", users=200, length=9, items=23)
     (at / "config.toml").write_text(
-        f'data_dir = "{at / "data"}"\ntrain_data = "part_*.npz"\neval_data = "part_*.npz"\n'
+        f'data_dir = "{at / "data"}"\ntrain_data = "part_*"\neval_data = "part_*"\n'
         "n_heads = 2\nn_layers = 1\nembed_dim = 8\nmax_len = 8\nsliding_step = 4\nmask_prob = 0.3\n"
         f"per_device_train_batch_size = {24 // reader.ranks}\nper_device_eval_batch_size = 32\nnum_workers = 1\n"
         "n_epochs = 40\nmax_steps = 50\nlearning_rate = 0.05\ndropout = 0.0\npatience = 0\nseed = 1\n"

@@ -170,7 +170,7 @@ def test_damaged_folder(tmp_path):
     prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], tmp_path / "data")
     refused(r"no part in .* matches 'train_\*.parquet'", PreparedFolder(tmp_path / "data").parts, "train_*.parquet")
     np.save(tmp_path / "data" / "part_00000" / "splits.npy", np.array([0, 1]))
-    refused("splits.npy is damaged: its size has changed", PreparedFolder(tmp_path / "data").parts)
+    refused("splits.npy is damaged: its content has changed", PreparedFolder(tmp_path / "data").parts)
     header = json.loads((tmp_path / "data" / "prepared.json").read_text())
     changes = (
         ({"files": {}, "checksum": checksum_of(header | {"files": {}})}, "no checksum of part_00000/items.npy"),

@@ -23,8 +23,8 @@ class SequenceParams(Params):
     )  # fmt: skip
     # Data.
     data_dir: str = param_field("data", help="folder of prepared interactions")
-    train_data: str = param_field("part_*.npz", help="parts of data_dir to train on, with wildcards")
-    eval_data: str = param_field("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
+    train_data: str = param_field("part_*", help="parts of data_dir to train on, with wildcards")
+    eval_data: str = param_field("part_*", help="parts of data_dir whose users are evaluated, with wildcards")
     max_len: int = param_field(
         50, low=2, high=10_000, help="maximum length of a sequence: the model sees only the last items"
     )
