@@ -35,7 +35,7 @@ def counted(module, name, what):
     setattr(module, name, counting)
 
 
-counted(over_ranks, "save_matrix", "pieces")
+counted(over_ranks, "save_sparse", "pieces")
 counted(kmeans, "split_level", "splits")
 communicator, Y = choose_communicator(), load_matrix(labels)
 small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "--trees", "2", "-n", "1"]
