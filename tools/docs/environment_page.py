@@ -52,8 +52,6 @@ VARIABLES: dict[str, dict[str, str]] = {
         "OMPI_COMM_WORLD_LOCAL_RANK": "rank within the host, under Open MPI",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "number of ranks of the host, under Open MPI",
         "OMPI_MCA_mpi_yield_when_idle": "set to 0 unless it is set: a rank that waits pauses for a short time instead",
-        "OMPI_MCA_ess_base_jobid": "identifies the run, under Open MPI",
-        "OMPI_MCA_orte_jobfam_session_dir": "Open MPI's folder of temporary files, removed after an aborted run",
         "PMI_RANK": "rank, under MPICH and Intel MPI",
         "PMI_SIZE": "number of ranks, under MPICH and Intel MPI",
         "PMIX_RANK": "rank, under PMIx",
