@@ -19,10 +19,10 @@ from tests.refusals import refused
 from tests.words import reference
 from tests.words.keys import key_of
 from tests.words.small import LISTED, STEMS, small_dictionaries_in
-from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.features.graph.words import Lemmas
 from xmc_tf.params import TfidfParams
+from xmc_tf.store.arrays import save_sparse
 from xmc_tf.words.lexicon import FIELDS, Lexicon
 
 ENDINGS = ["ings", "öissä", "arna", "ies", "ing", ""]
@@ -199,7 +199,7 @@ def test_over_ranks_it_is_the_same(language, tmp_path, monkeypatch):
     tfidf = Tfidf.fit(texts, params, threads=1)
     alone.mkdir()
     tfidf.save(alone / "tfidf")
-    save_matrix(alone / "X.npz", tfidf.transform(texts, threads=1))
+    save_sparse(alone / "X", tfidf.transform(texts, threads=1))
     assert tfidf.params.language == ("en,sv" if language == "auto" else language)
     results_of(over(3, texts, params, tmp_path / "ranks"))
     assert contents(tmp_path / "ranks") == contents(alone)
