@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix
 
-from tests.linear.cases import dense_rows, label_matrix, random_chain, small_model, sparse_rows
+from tests.linear.cases import dense_rows, label_matrix, random_chain, sparse_rows
 from tests.linear.searching import rows_of
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
 from xmc_tf.params import RankerParams
-from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.kernels import dual, gather, layout, search
 from xmc_tf.rankers.tasks import Instances
@@ -84,16 +83,6 @@ def test_mapped_features_are_not_copied(tmp_path):
     assert np.shares_memory(instances.indices, features.sparse.indices)
     assert np.shares_memory(instances.dense, features.dense)
     assert not features.sparse.data.flags.writeable
-
-
-def test_mapped_weights_are_not_copied_at_load(tmp_path):
-    model, X, _ = small_model("sparse")
-    model.save(tmp_path / "m")
-    before = versions()
-    again = XLinear.load(tmp_path / "m")
-    assert all(not level.weights.data.flags.writeable for level in again.levels)
-    assert rows_of(again.predict(X, threads=1)) == rows_of(model.predict(X, threads=1))
-    assert versions() == before
 
 
 def test_the_users_arrays_are_not_changed():
