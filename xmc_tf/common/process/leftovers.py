@@ -59,6 +59,8 @@ def remove_leftovers() -> None:
             else:
                 shutil.rmtree(path)
             removed.append(str(path))
+    with contextlib.suppress(OSError):  # there is none, or it is in use
+        _open_mpi_folder().rmdir()
     if removed:
         log.info("removed the leftovers of a killed run: %s", " ".join(removed))
 
@@ -85,14 +87,15 @@ def _open_mpi_host() -> str:
     return f"{socket.gethostname().partition('.')[0]}.{os.geteuid()}"
 
 
+def _open_mpi_folder() -> Path:
+    return Path(tempfile.gettempdir(), f"ompi.{_open_mpi_host()}")
+
+
 def _sessions() -> Iterator[Path]:
-    sessions = Path(tempfile.gettempdir(), f"ompi.{_open_mpi_host()}")
-    for folder in _mine(sessions, "pid.*"):
+    for folder in _mine(_open_mpi_folder(), "pid.*"):
         number = folder.name.removeprefix("pid.")
         if number.isdecimal() and process_state(int(number)) == "ended":
             yield folder
-    with contextlib.suppress(OSError):  # there is none, or it is in use
-        sessions.rmdir()
 
 
 def _unmapped_segments() -> list[Path]:
