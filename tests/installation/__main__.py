@@ -4,8 +4,6 @@
   A linear model and a tiny XR-Transformer are trained from text, the latter alone and on two ranks under mpiexec,
   exported and asked. No compiler is on the path.
 - ``oldest``: the same with the oldest Python, and the oldest allowed version of every direct dependency.
-- ``keras``: the newest versions too, and the newest Keras that pip offers, also one that setup.cfg does not allow yet.
-  The tests of distributed training run with it.
 - ``core``: the light installation, without TensorFlow (``core.py``).
 - ``arm64``: the light installation for ARM64, under emulation (``arm64.py``); half an hour, so only if it is named.
 
@@ -34,10 +32,9 @@ from tests.installation.arm64 import attempt_arm64
 from tests.installation.core import MINORS, attempt_core, find_python
 
 _ROOT = Path(__file__).parents[2]
-_ENDS = ("newest", "oldest", "keras")
+_ENDS = ("newest", "oldest")
 _PROGRAM = _ROOT / "tests/installation/first_training.py"
 _EXTRAS = "[tf,mpi]"
-_OF_KERAS = ["collective", "distributed/test_collective_core.py", "distributed/test_equal_to_keras.py"]
 _CACHE = Path(os.environ.get("XMC_TF_TEST_CACHE", Path.home() / ".cache" / "xmc_tf"))
 
 
@@ -45,13 +42,13 @@ def main() -> None:
     """Tries what was named and exits with 1 if something fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.installation", description=__doc__)
     parser.add_argument(
-        "ends", nargs="*", metavar="newest|oldest|keras|core|arm64", help="which to try (default: newest and core)"
+        "ends", nargs="*", metavar="newest|oldest|core|arm64", help="which to try (default: newest and core)"
     )
     parser.add_argument("--full", action="store_true", help="make all environments again, and try oldest too")
     arguments = parser.parse_args()
     if wrong := set(arguments.ends) - {*_ENDS, "core", "arm64"}:
-        parser.error(f"expected newest, oldest, keras, core or arm64, got {', '.join(wrong)}")
-    tried = arguments.ends or (["core", "newest", "oldest"] if arguments.full else ["core", "newest"])
+        parser.error(f"expected newest, oldest, core or arm64, got {', '.join(wrong)}")
+    tried = arguments.ends or (["core", *_ENDS] if arguments.full else ["core", "newest"])
     good = True
     with tempfile.TemporaryDirectory(prefix="xmc-tf-wheel-") as folder:
         _run(
@@ -79,12 +76,7 @@ def attempt(end: str, wheel: Path, full: bool) -> bool:
             (folder / "work").mkdir()
             # As on a machine without a compiler, on which kernels have not been compiled yet.
             places = {"PATH": str(python.parent), "XMC_TF_CACHE": str(folder / "cache")}
-            if end == "keras":  # without Horovod, which is compiled
-                mpi = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
-                tests = [f"tests/{one}" for one in _OF_KERAS]
-                _run(python, "-m", "pytest", "-q", *tests, "-k", "not gloo", cwd=_ROOT, env=places | mpi)
-            else:
-                _run(python, _PROGRAM, cwd=folder / "work", env=places)
+            _run(python, _PROGRAM, cwd=folder / "work", env=places)
         except subprocess.CalledProcessError as error:
             command = " ".join(map(str, error.cmd))
             print(f"installation, {end}: FAILED\n$ {command}\n{error.stdout[-8000:]}", flush=True)
@@ -101,8 +93,7 @@ def install(end: str, wheel: Path, folder: Path, full: bool) -> tuple[Path, list
         Its Python, and the versions of Python and of the direct dependencies.
     """
     there = [python for minor in MINORS if (python := find_python(minor))]
-    python, constraint = there[0 if end == "oldest" else -1], []
-    wanted = f"{wheel}[tf,mpi,dev]" if end == "keras" else f"{wheel}{_EXTRAS}"
+    python, constraint = there[-1 if end == "newest" else 0], []
     if end == "oldest":
         (folder / "oldest.txt").write_text("".join(f"{name}=={low}\n" for name, low in lower_bounds().items()))
         constraint = ["-c", str(folder / "oldest.txt")]
@@ -110,18 +101,16 @@ def install(end: str, wheel: Path, folder: Path, full: bool) -> tuple[Path, list
     _run(python, "-m", "venv", venv)
     if not full:
         pip = _pip(venv)
-        _run(*pip, "install", "-q", "--dry-run", "--report", report, *constraint, wanted)
+        _run(*pip, "install", "-q", "--dry-run", "--report", report, *constraint, f"{wheel}{_EXTRAS}")
         versions = sorted(
             f"{one['metadata']['name']}=={one['metadata']['version']}"
             for one in json.loads(report.read_text())["install"]
         )
         key = hashlib.sha256("\n".join([python, *versions]).encode()).hexdigest()[:16]
-        venv = _kept_environment(python, _CACHE / f"installation-{end}-{key}", wanted, constraint)
+        venv = _kept_environment(python, _CACHE / f"installation-{end}-{key}", f"{wheel}{_EXTRAS}", constraint)
         _run(*_pip(venv), "install", "-q", "--no-deps", "--force-reinstall", wheel)
     else:
-        _run(*_pip(venv), "install", "-q", *constraint, wanted)
-    if end == "keras":
-        _run(*_pip(venv), "install", "-q", "--upgrade", "keras")
+        _run(*_pip(venv), "install", "-q", *constraint, f"{wheel}{_EXTRAS}")
     listed = json.loads(_run(*_pip(venv), "list", "--format=json"))
     found = {_normal(one["name"]): one["version"] for one in listed}
     named = [f"{name} {found[_normal(name)]}" for name in lower_bounds()]

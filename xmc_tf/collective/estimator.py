@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
-from xmc_tf.collective.fitting.empty_batches import empty_batches_allowed
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.fitting.steps import batches_in_step
 from xmc_tf.collective.meters.traffic import TrafficSummaries
@@ -141,9 +140,8 @@ class Estimator:
         data = self._data(input_fn)
         batches = iter(data if steps is None else data.take(steps))
         self.model.reset_metrics()
-        with empty_batches_allowed():
-            for batch in batches_in_step(batches, self.strategy.communicator):
-                self._test_step(batch)
+        for batch in batches_in_step(batches, self.strategy.communicator):
+            self._test_step(batch)
         with metrics_of_all_ranks(self.model, self.strategy.communicator):
             results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         self.model.reset_metrics()

@@ -122,9 +122,7 @@ def _signature_of(model: keras.Model) -> Signature:
         shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
         ragged = tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else None
         specs.append(ragged or tf.TensorSpec(shape, dtype, tensor.name))
-    network = model  # with names and structure, which a Sequential model lacks
-    if isinstance(model, keras.Sequential):
-        network = keras.Model(model.inputs[0], model.outputs)
+    network = getattr(model, "_functional", model)  # of a Sequential model, the one with names and structure
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         # Dictionaries are flattened in the order of their keys.

@@ -80,8 +80,7 @@ def compiled_over_ranks(
         if communicator.size > 1:
             take_steps_over_ranks(self, communicator)
             if communicator.rank == 0:
-                passed_metrics = [given.arguments.get(name) for name in ("metrics", "weighted_metrics")]
-                announce_own_metrics([passed_metrics, self.metrics])
+                announce_own_metrics(self)
             _warn_of_replicated_embeddings(self, large)
 
     with (

@@ -105,9 +105,11 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
             variable.assign(one)
 
 
-def announce_own_metrics(metrics: Any) -> None:
+def announce_own_metrics(model: keras.Model) -> None:
     """Warn about metrics that are not part of Keras: by default, their variables are summed over the ranks."""
-    for metric in dict.fromkeys(keras.tree.flatten(metrics)):
+    compiled = model._compile_metrics  # those that the user has passed to ``compile``
+    passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
+    for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):
         is_metric = isinstance(metric, keras.metrics.Metric)
         if is_metric and not type(metric).__module__.startswith(("keras.", "keras_rs.")):
             log.warning(

@@ -62,9 +62,7 @@ def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save:
         token = _SAVING.set((communicator, tables))
         trouble = "an error"
         try:
-            # Keras makes variables when it saves: an optimizer whose attributes it looks up. Callbacks that see this
-            # rank's rows only, such as TensorBoard, save all.
-            with not_replicated(), set_in_block(_OWN_ROWS, False):
+            with not_replicated():  # Keras makes variables when it saves: an optimizer whose attributes it looks up
                 result, trouble = save(), ""
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"
@@ -157,7 +155,7 @@ class TableVariable(keras.Variable):
         return tf.TensorShape(self._own_shape()) if _OWN_ROWS.get() else super().shape
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
-        self._value = self.sharded_table.variable
+        self._initialize(self.sharded_table.variable)
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
