@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 
 from xmc_tf.fusion.candidates import LabelCandidates
-from xmc_tf.fusion.logistic import fit_logistic
+from xmc_tf.fusion.logistic import FIXED, fit_logistic
 from xmc_tf.fusion.rank_calibration import (
     SAME,
     best_first,
@@ -30,7 +30,6 @@ _PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to
 _SHIFTS, _LARGEST_SHIFT = 12, 4.0
 _MOST_SHIFTED = 3000  # documents from which the shift is computed
 _SHOWN = 10  # labels of a document that are calibrated
-_FIXED = 1e6  # penalty that keeps a weight as it is
 
 
 class Weights(NamedTuple):
@@ -104,7 +103,7 @@ class HeldOutCandidates:
         some = self.known & (self.numbers[:, OF_SHORT_TEXTS] != 0).any(axis=1)
         columns = np.column_stack([self.numbers[some] @ weights, self.numbers[some][:, OF_SHORT_TEXTS]])
         start, penalty = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-        start[0], penalty[0] = 1.0, _FIXED
+        start[0], penalty[0] = 1.0, FIXED
         return _fitted(columns, self.right[some], start, penalty)[1:]
 
     def probabilities(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:

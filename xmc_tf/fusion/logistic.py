@@ -6,6 +6,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import kernel
 
+FIXED = 1e6  # penalty that keeps a weight as it is
 _PASSES, _SMALL = 50, 1e-8
 _LEAST_SCALE = 0.05  # bounds the weight of a feature that is nearly constant
 

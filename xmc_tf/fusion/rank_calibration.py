@@ -8,13 +8,12 @@ import numpy as np
 from scipy.special import expit
 
 from xmc_tf.fusion.candidate_numbers import log_odds
-from xmc_tf.fusion.logistic import fit_logistic
+from xmc_tf.fusion.logistic import FIXED, fit_logistic
 
 RANK_NAMES = ("constant", "probability", "probability above -1", "probability above 1", "rank")
 SAME = np.array([0, 1, 0, 0, 0], np.float64)
 """The weights that leave probabilities as they are."""
 _FITTED = 20  # best labels of a document, from which the weights are learned
-_FIXED = 1e6  # penalty that keeps a weight as it is
 _SIMPLER = ([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1])  # features that are tried until the order of labels is kept
 
 
@@ -43,7 +42,7 @@ def rank_in_document(rows: np.ndarray, order: np.ndarray, known: np.ndarray) -> 
 def learn_rank_weights(
     probability: np.ndarray, ranks: np.ndarray, right: np.ndarray, guess: np.ndarray | None = None
 ) -> np.ndarray:
-    """Fit the weights of the calibration, one for each of ``RANK_NAMES``; ``SAME`` if they would reorder labels."""
+    """Fit the weights of the calibration, one for each of ``RANK_NAMES``."""
     some = ranks < _FITTED
     return _fitted(_features(probability[some], ranks[some]), right[some], guess=guess)
 
@@ -60,16 +59,17 @@ def learn_short_rank_weights(
 def _fitted(
     features: np.ndarray, right: np.ndarray, given: np.ndarray | None = None, guess: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return weights that keep the order of labels: of all features, else of fewer; ``given`` is added to their sum."""
+    """Return weights that keep the order of labels: of all features, else of fewer, else ``SAME``.
+
+    ``given`` is added to the weighted sum of the features.
+    """
     for columns in _SIMPLER:
         start, penalty = SAME[columns], np.ones(len(columns))
         chosen = features[:, columns]
         if given is not None:
-            start, penalty = np.append(start, 1.0), np.append(penalty, _FIXED)
+            start, penalty = np.append(start, 1.0), np.append(penalty, FIXED)
             chosen = np.column_stack([chosen, given])
-        found = fit_logistic(
-            chosen, right, start, penalty, guess if guess is not None and columns == _SIMPLER[0] else None
-        )
+        found = fit_logistic(chosen, right, start, penalty, guess if columns is _SIMPLER[0] else None)
         weights = np.zeros(len(SAME))
         weights[columns] = np.round(found[: len(columns)], 6)
         if (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0:

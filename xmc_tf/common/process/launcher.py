@@ -7,6 +7,7 @@ import select
 import signal
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from xmc_tf.common.process import signals
@@ -16,6 +17,7 @@ RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK
 
 _PROGRAMS = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "mpiexec.hydra"}
 _PROGRAMS |= {"horovodrun", "horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.node"}
+_COMMANDS = ["xmc_tf", "launch"], ["xmc-tf", "launch"]  # after python -m, and after python
 # The command line that horovodrun becomes over MPI, which is unlikely for any other shell.
 _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l) -np \d")
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way
@@ -91,8 +93,8 @@ def launcher_of(words: list[str]) -> str:
     program, *rest = words
     name = Path(program).name
     if name.startswith("python"):
-        script_or_module = next((word for word in rest if not word.startswith("-")), "")
-        name = Path(script_or_module).name
+        given = [Path(word).name for before, word in pairwise(words) if before not in ("-X", "-W") and word[:1] != "-"]
+        name = "xmc_tf.launch" if given[:2] in _COMMANDS else "".join(given[:1])
     elif name in ("sh", "dash", "bash") and rest[:1] == ["-c"] and _HOROVODRUN_AS_SHELL.match("".join(rest[1:2])):
         return "horovodrun"
     return name if name in _PROGRAMS else ""
