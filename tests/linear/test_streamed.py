@@ -114,6 +114,21 @@ def test_the_command_chooses_the_layout_by_the_data(tmp_path, monkeypatch):
     assert (tmp_path / "again/ranker/search/words.npy").samefile(tmp_path / "large/ranker/search/words.npy")
 
 
+def test_the_format_of_pecos_is_kept_by_copies_and_models_that_grow(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.rankers.layout.stored.FEWEST_WEIGHTS", 1)
+    X, Y = features("sparse", ROWS).sparse, label_matrix(ROWS, LABELS).tocsr()
+    save_matrix(tmp_path / "X.npz", X[:-5])
+    save_matrix(tmp_path / "Y.npz", Y[:-5])
+    inputs = ["-x", str(tmp_path / "X.npz"), "-y", str(tmp_path / "Y.npz"), "--keep-training-data"]
+    for layout, has_archives in (("pecos", True), ("search", False)):
+        main([*inputs, "-m", str(tmp_path / layout), "--layout", layout])
+        model = XRLinear.load(tmp_path / layout)
+        model.save(tmp_path / f"{layout} copied")
+        model.with_documents(X[-5:], Y[-5:]).without_labels([3]).save(tmp_path / f"{layout} grown")
+        for name in (layout, f"{layout} copied", f"{layout} grown"):
+            assert bool(list((tmp_path / name).rglob("W.npz"))) == has_archives, name
+
+
 def test_a_model_without_weights_of_pecos_explains_and_grows(tmp_path):
     X, Y = features("sparse", ROWS).sparse, label_matrix(ROWS, LABELS).tocsr()
     save_matrix(tmp_path / "X.npz", X[:-5])

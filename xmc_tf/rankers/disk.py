@@ -46,16 +46,19 @@ def save_levels(
     """Write rankers to a folder atomically, or link their ``stored`` search layout. With ``pecos``, they have PECOS's
     format. Older rankers in the folder are replaced, and other files are kept.
     """
-    many = sum(level.nr_weights for level in levels) >= layout.FEWEST_WEIGHTS
     with publish(folder, RANKERS) as part:
         write_parameters(levels, part)
         if stored is not None and not pecos:
             link_search(stored, part)
-        elif many and not pecos:
+        elif has_many_weights(levels) and not pecos:
             write_search(part, levels, nr_dense)
         else:
             for t, level in enumerate(levels):
                 save_matrix(level_folder(part, t) / "W.npz", level.weights)
+
+
+def has_many_weights(levels: Sequence[Level]) -> bool:
+    return sum(level.nr_weights for level in levels) >= layout.FEWEST_WEIGHTS
 
 
 def level_folder(folder: Path, t: int) -> Path:

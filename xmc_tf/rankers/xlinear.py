@@ -15,7 +15,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.disk import load_levels, save_levels
+from xmc_tf.rankers.disk import has_many_weights, load_levels, save_levels
 from xmc_tf.rankers.kernels.layout import Chunks
 from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.rankers.kernels.search import score_paths, search
@@ -299,7 +299,8 @@ class XLinear:
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
         """Load an XLinear folder of this package or of PECOS. The last ``nr_dense`` features are dense."""
         levels, stored = load_levels(folder)
-        return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored)
+        pecos = stored is None and has_many_weights(levels)
+        return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored, pecos=pecos)
 
     @property
     def only_topk(self) -> int:

@@ -175,7 +175,7 @@ def _ranker(ranker: XLinear, tree: LabelTree, kept: np.ndarray) -> XLinear:
         for level, clusters in zip(ranker.levels, tree.to_chain(), strict=True)
     ]
     levels[-1] = dataclasses.replace(levels[-1], stored=csc_matrix(levels[-1].weights[:, kept]))
-    return XLinear(levels, ranker.nr_sparse, ranker.nr_dense)
+    return XLinear(levels, ranker.nr_sparse, ranker.nr_dense, pecos=ranker.pecos)
 
 
 def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndarray:

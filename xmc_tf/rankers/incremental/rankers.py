@@ -187,7 +187,7 @@ def _grown(growths: Sequence[GrownRankers], instances: Instances, solve: _Solve,
         for level, present, problem, part in zip(growth.model.levels, growth.columns, own, new, strict=True):
             weights = _weights(level.weights, present, part)
             levels.append(Level(weights, problem.clusters, level.bias, level.pred_params))
-        models.append(XLinear(levels, growth.model.nr_sparse, growth.model.nr_dense))
+        models.append(XLinear(levels, growth.model.nr_sparse, growth.model.nr_dense, pecos=growth.model.pecos))
     return models
 
 
