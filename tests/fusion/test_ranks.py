@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from xmc_tf.fusion.held_out import HeldOutCandidates
 from xmc_tf.fusion.rank_calibration import (
     SAME,
     best_first,
@@ -10,6 +11,7 @@ from xmc_tf.fusion.rank_calibration import (
     learn_short_rank_weights,
     rank_in_document,
 )
+from xmc_tf.fusion.weighted_numbers import NAMES
 
 
 def made_up(seed=0, rows=4000, width=8):
@@ -65,6 +67,38 @@ def test_texts_of_a_few_words_are_calibrated_apart():
     assert np.array_equal(whole, calibrated(probability, ranks, of_whole))
     unknown = calibrated(probability, ranks, of_whole, learned, np.ones_like(scarcity))
     assert np.allclose(unknown, probability, atol=2e-4)
+
+
+def candidates(seed, scarcity):
+    """Return candidates of documents by score alone. In short texts, even the highest scores are often wrong."""
+    rng = np.random.default_rng(seed)
+    probability, _, right = made_up(seed)
+    raw = np.log(probability / (1 - probability))
+    if scarcity:
+        right = rng.random(len(raw)) < np.where(raw > -1, 0.25, 0.3 * probability)
+    numbers = np.zeros((len(raw), len(NAMES)))
+    values = {"constant": 1.0, "score": raw, "little known": scarcity, "score × little known": scarcity * raw}
+    for name, value in values.items():
+        numbers[:, NAMES.index(name)] = value
+    every = np.ones(len(raw), bool)
+    rows = np.repeat(np.arange(len(raw) // 8), 8)
+    return HeldOutCandidates(rows, numbers, right, every, every, ~every, np.full(len(raw), float(scarcity)))
+
+
+def test_weights_of_short_texts_are_learned_from_cut_documents():
+    weights = candidates(0, 0).fit(short=candidates(1, 0.9))
+    new = candidates(2, 0.9)
+
+    def errors(weights):
+        found, ranks = new.probabilities(weights)
+        return abs(found[ranks == 0].mean() - new.right[ranks == 0].mean())
+
+    assert errors(weights) < 0.02 < errors(weights._replace(short_ranks=SAME))
+    # Whole documents do not depend on them.
+    whole = candidates(3, 0)
+    assert np.array_equal(whole.probabilities(weights)[0], whole.probabilities(candidates(0, 0).fit())[0])
+    # Weights for a part of the documents start from those of all, and keep these.
+    assert np.array_equal(candidates(4, 0).fit(guess=weights).short_ranks, weights.short_ranks)
 
 
 def test_if_all_features_would_reorder_labels_fewer_are_learned():
