@@ -16,10 +16,10 @@ def answers(right):
 @pytest.mark.parametrize(
     ("encoder", "linear", "said"),
     [
-        (30, 10, "the encoder brings +50.0 points of P@1"),
-        (11, 10, "the encoder brings +2.5 points of P@1, within the noise of 40 test documents"),
-        (10, 10, "the encoder brings +0.0 points of P@1, within the noise"),
-        (10, 30, "the encoder costs -50.0 points of P@1: train without --model-shortcut"),
+        (30, 10, "the encoder improves P@1 by 50.0 points"),
+        (11, 10, "the encoder changes P@1 by +2.5 points, which is within the noise of 40 test documents"),
+        (10, 10, "the encoder changes P@1 by +0.0 points, which is within the noise"),
+        (10, 30, "the encoder lowers P@1 by 50.0 points: train without --model-shortcut"),
     ],
 )
 def test_the_smaller_model_is_recommended_unless_the_encoder_is_better(encoder, linear, said):
@@ -34,4 +34,4 @@ def test_the_smaller_model_is_recommended_unless_the_encoder_is_better(encoder, 
 def test_several_cut_offs_share_a_sentence():
     *table, said = _lines(TRUTH, answers(40), answers(0), 1.0, 1.0, single=False)
     assert table[0].split() == ["%", "P@1", "P@3", "seconds"]
-    assert said == "the encoder brings +50.0 points of the mean of P@1 and P@3"
+    assert said == "the encoder improves the mean of P@1 and P@3 by 50.0 points"
