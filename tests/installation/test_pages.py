@@ -15,10 +15,10 @@ from tools.docs.examples import RUN
 pytestmark = pytest.mark.full
 SERVER = "http://localhost:8501"
 TRY = "xmc-tf try served"
-# It serves until somebody presses Ctrl-C.
+# It serves until it is ended. A shell lets programs in the background ignore Ctrl-C, but not SIGTERM.
 TRY_ONCE = """xmc-tf try served -p 0 >try.log & server=$!
 until grep -q http try.log; do kill -0 $server; sleep 0.2; done
-kill -INT $server; wait $server || true"""
+kill -TERM $server; wait $server || true"""
 # One session of Python, in which the commands of bash run as the page places them.
 SESSION = """
 import json, subprocess, sys
