@@ -33,6 +33,7 @@ from xmc_tf.jobs.train_flags import (
     refuse_search_flags,
     table_job,
 )
+from xmc_tf.jobs.vocabulary import begins_with_names, train_on_vocabulary
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import format_table, precision_and_recall
 from xmc_tf.models.linear.first_use import compiling_beside
@@ -100,7 +101,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.table is not None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
+    if begins_with_names(arguments):
+        train_on_vocabulary(arguments, _begin(arguments))
+        finished()
+        return
     refuse_job_flags(arguments)
+    arguments.refuse("texts", where="with labelled documents", expected="only names of labels (--vocabulary, --labels)")
     _require(arguments)
     communicator = _begin(arguments)
     announce_compiling()

@@ -123,6 +123,13 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
     return LabelLines(names, hierarchy)
 
 
+def all_label_lines(vocabulary: str, language: str | None) -> LabelLines:
+    """Read the names of all concepts of a SKOS vocabulary, which become labels sorted by identifier."""
+    concepts = load_vocabulary(vocabulary, language)
+    hierarchy = LabelHierarchy.of_concepts((concept.names[0], concept) for concept in concepts)
+    return LabelLines([concept.line for concept in concepts], hierarchy)
+
+
 def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) -> LabelHierarchy:
     """Read the broader terms of labels from a vocabulary; ``names`` are preferred names or identifiers."""
     found = _concepts_of(names, load_vocabulary(vocabulary, language), "no label", vocabulary)

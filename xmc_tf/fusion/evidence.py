@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
+from xmc_tf.fusion.cold_start import cold_start
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
 from xmc_tf.fusion.similarity import Embed, EmbeddedNames
@@ -93,6 +94,19 @@ class ProbabilityModel:
             short=_short_texts(found, cut, [len(fold) for fold in folds], label_names, threads),
         )  # fmt: skip
         return cls(fusion, label_names)
+
+    @classmethod
+    def of_names(
+        cls, names: Sequence[str], texts: Texts, *, information: np.ndarray, threads: int = -1,
+        language: str = AS_WRITTEN,
+    ) -> Self:  # fmt: skip
+        """Return what names of labels say if no document is labelled, as names of other vocabularies did.
+
+        ``texts`` are unlabelled, or the names themselves; ``information`` is how much of each of them is known.
+        """
+        cold = cold_start()
+        label_names = LabelNames.without_documents(names, texts, cold.priors, threads, language=language)
+        return cls(Fusion.of_names(len(names), cold.weights, information), label_names)
 
     @property
     def nr_labels(self) -> int:

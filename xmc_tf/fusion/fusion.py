@@ -107,6 +107,14 @@ class Fusion:
             similarity=None if embedded is None else embedded.of_new(),
         )  # fmt: skip
 
+    @classmethod
+    def of_names(cls, nr_labels: int, weights: np.ndarray, information: np.ndarray) -> Self:
+        """Return a fusion for labels of which only the names are known."""
+        return cls(
+            weights, weights, np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
+            typical=typical_information(information),
+        )  # fmt: skip
+
     def _of_short(self, short: ShortTexts, truth: csr_matrix, folds: Folds) -> HeldOutCandidates:
         """Return the candidates of cut documents, as new documents have them; of labels with documents elsewhere."""
         found = self._candidates(short.scores, short.mentions, information=short.information)
@@ -212,7 +220,7 @@ class Fusion:
         if vectors is None and self.typical > 0:
             # Of a text without any known word, it is only known how frequent labels are.
             guessed = (found.scarcity == 1.0) & (found.mention == NOT_MENTIONED)
-            frequency = np.expm1(log_documents[guessed]) / self.nr_documents
+            frequency = np.expm1(log_documents[guessed]) / max(self.nr_documents, 1)
             probability[guessed] = np.minimum(probability[guessed], frequency)
         order = best_first(found.rows, probability)
         ranks = rank_in_document(found.rows, order, known)

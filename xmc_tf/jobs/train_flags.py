@@ -58,7 +58,7 @@ USUAL_FLAGS = UsualFlags(
             "-y": "labels: a scipy matrix of documents × labels",
             "-x": "features of the texts (default: TF-IDF)",
             "--labels": "names of the labels, one per line",
-            "--vocabulary": "names of the labels from a SKOS vocabulary",
+            "--vocabulary": "names of the labels from a SKOS vocabulary; alone: trains on them",
         },
         "the model": {
             "-m": "folder of the model",
@@ -105,7 +105,7 @@ If training is interrupted, run the same command again: it resumes, on the same 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
 FILE_FLAGS = (
     "text_path", "feat_path", "label_path", "tst_text_path", "tst_feat_path", "tst_label_path", "labels", "vocabulary",
-    "label_feat_path",
+    "texts", "label_feat_path",
 )  # fmt: skip
 _FOR_TABLES = {
     "-t": "name the column of the texts with --text-column", "--vocabulary": "give the vocabulary as --names-file",
@@ -173,6 +173,10 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     add("-xt", "--tst-feat-path", nargs="+", metavar="FILE", help=said)
     add("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
     add_flags(group, "layout", "labels", "vocabulary", "probabilities", "label_names")
+    add(
+        "--texts", metavar="FILE", help="texts without labels, one per line: they show which words are rare, if a "
+        "model is trained on the names of labels alone (only --vocabulary or --labels, without -t and -y)",
+    )  # fmt: skip
     add("--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features")
 
 
@@ -304,11 +308,11 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
     )  # fmt: skip
 
 
-def linear_options(arguments: GivenFlags) -> LinearOptions:
-    """Return the options of linear rankers; raise an error for flags that only apply to encoders."""
+def linear_options(arguments: GivenFlags, *further: str) -> LinearOptions:
+    """Return the options of linear rankers; raise an error for flags that only apply to encoders, save ``further``."""
     linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
     known = {field.name for cls in linear for field in dataclasses.fields(cls)}
-    known |= _OF_BOTH | _WITHOUT_EFFECT | set(_table_flags())
+    known |= _OF_BOTH | _WITHOUT_EFFECT | {*_table_flags(), *further}
     arguments.refuse(
         *(name for name in vars(arguments) if name not in known), needs="an encoder",
         expected="flags of linear rankers, because no encoder is given",

@@ -14,7 +14,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.find_mentions import count_documents, find_matches
-from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
+from xmc_tf.label_names.index import (
+    NameIndex,
+    NameWords,
+    build_index,
+    extend_index,
+    reordered_index,
+    words_of_names,
+)
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.match_precision import (
     count_matches,
@@ -63,13 +70,7 @@ class LabelNames:
 
         The precision of these mentions is learned without the documents of their fold.
         """
-        vocabulary = label_vocabulary(names)
-        reading = reading_of(chosen_languages(language, texts))
-        if len(reading.forms):
-            reading = reading.without(abbreviations(texts, vocabulary.names))
-        words = words_of_names(vocabulary.names, vocabulary.labels, reading)
-        reading = reading.reduced(words.words, words.exact)
-        counts = count_documents(words.words, texts, reading, threads)
+        words, reading, counts = _read(names, texts, language, threads)
         index = build_index(words, counts, len(texts))
         # A training document sees a name that is as rare as in the other documents, as a new document does. Else names
         # that only the document of their label mentions, a rarity of their own, would seem to be always right.
@@ -87,6 +88,18 @@ class LabelNames:
         mentions = mentions._replace(rows=number_of[mentions.rows])
         mentions = mentions.only(mentions.rows >= 0)
         return learned, mentions.only(np.argsort(mentions.rows, kind="stable"))
+
+    @classmethod
+    def without_documents(
+        cls, names: Sequence[str], texts: Texts, priors: np.ndarray, threads: int = -1, *, language: str = AS_WRITTEN
+    ) -> Self:
+        """Return names without documents of their labels; unlabelled texts show how rare the words of names are.
+
+        ``priors`` are those of other names (float64 [kinds, grades]): the precision of matches cannot be learned.
+        """
+        words, reading, counts = _read(names, texts, language, threads)
+        index = build_index(words, counts, len(texts))
+        return cls(index, shown(priors[kinds_of_names(index)]), reading, len(names), priors)
 
     def with_added(self, lines: Sequence[str]) -> Self:
         """Return a copy that includes the names of labels added after training."""
@@ -165,3 +178,15 @@ class LabelNames:
         if not names._is_consistent():
             raise InputError(f"{path} is inconsistent", expected="arrays of matching size", fix="copy the model again")
         return names
+
+
+def _read(
+    names: Sequence[str], texts: Texts, language: str, threads: int
+) -> tuple[NameWords, WordOptions, np.ndarray]:  # fmt: skip
+    """Return the words of names, how words are read, and the number of texts with each word."""
+    vocabulary = label_vocabulary(names)
+    reading = reading_of(chosen_languages(language, texts))
+    if len(reading.forms):
+        reading = reading.without(abbreviations(texts, vocabulary.names))
+    words = words_of_names(vocabulary.names, vocabulary.labels, reading)
+    return words, reading.reduced(words.words, words.exact), count_documents(words.words, texts, reading, threads)

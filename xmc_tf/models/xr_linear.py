@@ -280,7 +280,9 @@ class XRLinear(LinearParts, Model):
                 model that reads features instead of texts. A missing text counts as an empty one.
             labels: for each document, a list of label names, a string of names with a separator between them, or a
                 single name (the documents may be in a list, Series, array or generator); a matrix of documents ×
-                labels; or the name of the DataFrame's label column (default: the column ``labels``, or a guess).
+                labels; or the name of the DataFrame's label column (default: the column ``labels``, or a guess). None
+                if no document is labelled: the model is then trained on ``names`` alone, and the texts, of which there
+                may be none, only show which words are rare.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             tree: a label tree, or a matrix of labels × features to build it from (default: built from the features of
                 the labels' documents).
@@ -304,10 +306,17 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the inputs do not fit together, or a label is not in ``names``.
         """
+        from xmc_tf.models.linear.names_only import train_on_names
         from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 
         columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "probabilities"})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
+        options = LinearOptions(
+            params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
+            label_names=label_names, keep_training_data=keep_training_data, seed=seed, threads=threads,
+        )  # fmt: skip
+        if labels is None and read.labels is None and names is not None:
+            return cls.of(train_on_names(list(names), read.only_texts(), options))
         Y, lines = label_matrix(read.labelled(), names)
         check_pair(read.documents, Y, "texts", "labels")
         X = read.documents if read.texts is None else None
@@ -317,10 +326,6 @@ class XRLinear(LinearParts, Model):
         own_tree = tree if isinstance(tree, LabelTree) else None
         features = as_features(tree) if tree is not None and own_tree is None else None
         data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
-        options = LinearOptions(
-            params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
-            label_names=label_names, keep_training_data=keep_training_data, seed=seed, threads=threads,
-        )  # fmt: skip
         model = cls.of(train_linear(data, options))
         model.metadata = model.metadata.with_columns(read.columns)
         return model

@@ -39,7 +39,7 @@ class FusedSearch(tf.Module):
         self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names
         self._weights, self._new_weights = fusion.weights, fusion.new_weights
         self._rank_weights, self._short_rank_weights = fusion.rank_weights, fusion.short_rank_weights
-        self._typical, self._nr_documents = fusion.typical, fusion.nr_documents
+        self._typical, self._nr_documents = fusion.typical, max(fusion.nr_documents, 1)
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(

@@ -176,6 +176,8 @@ def _about(model: Path) -> list[str]:
 
 def _about_scores(model: Path) -> str:
     """Describe how a model's probabilities were learned or why it has none; return an empty string if unknown."""
+    if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
+        return f"no probabilities: {why}"
     if (header := model / FUSION / FUSION_HEADER).exists():
         learned = read_json(header)
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))
@@ -184,8 +186,6 @@ def _about_scores(model: Path) -> str:
         learned_from = f"probabilities, learned from {documents:,} held-out documents"
         differ = "on these, they differ from the share of right labels by"
         return learned_from if error is None else f"{learned_from}; {differ} {100 * error:.1f} points"
-    if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
-        return f"no probabilities: {why}"
     return ""
 
 

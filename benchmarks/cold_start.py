@@ -1,0 +1,149 @@
+"""How well labels are found by their names alone, before any document is labelled, and with the first labelled ones.
+
+    python -m benchmarks.cold_start --data DIR DIR ... [--labelled 20,50,100,200,500] [--write]
+
+Each DIR holds X.trn.txt, Y.trn.npz, labels.txt, X.tst.txt and Y.tst.npz. All labels are hidden. What names are worth is
+learned on the training documents of the other sets, and measured on the test documents of each set: P@1, P@3 and P@5 of
+names as documents, of names that occur in the text, the rarest first, and of the product.
+
+``--labelled`` adds rows for models with the first labelled documents, with names and without.
+``--write`` learns the numbers of ``xmc_tf/fusion/cold_start.json`` on all sets, and writes them.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from benchmarks.sides.corpora import read_corpus
+from xmc_tf.data import load_names
+from xmc_tf.fusion import cold_start, evidence
+from xmc_tf.fusion.candidates import NOT_MENTIONED, join_candidates
+from xmc_tf.fusion.cold_start import FILE, ColdStart
+from xmc_tf.fusion.held_out import is_right
+from xmc_tf.fusion.logistic import fit_logistic
+from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS, weighted_numbers
+from xmc_tf.label_names import match_precision
+from xmc_tf.label_names.find_mentions import find_matches
+from xmc_tf.label_names.kernels import PARTIAL
+from xmc_tf.label_names.label_names import LabelNames
+from xmc_tf.metrics import evaluate
+from xmc_tf.models.linear.names_only import train_on_names
+from xmc_tf.models.linear.training import LinearOptions
+from xmc_tf.models.xr_linear import XRLinear
+
+_UNLABELLED, _LEARNED, _MEASURED = 8000, 1500, 2000  # documents
+_OF_SET = 20_000  # matches for which each set counts
+_PENALTY = 5.0
+
+
+@dataclass(eq=False)
+class Learning:
+    """The names of a set, and documents from which their worth is learned."""
+
+    texts: list[str]
+    Y: csr_matrix
+    scores: csr_matrix
+    names: LabelNames
+    counts: match_precision.MatchCounts
+
+    @classmethod
+    def of(cls, texts: Sequence[str], Y: csr_matrix, lines: Sequence[str]) -> "Learning":
+        model = XRLinear.of(train_on_names(lines, texts[:_UNLABELLED], LinearOptions()))
+        some, Y = texts[-_LEARNED:], Y[-_LEARNED:]
+        assert model.evidence is not None
+        names = model.evidence.names
+        assert names is not None
+        found = find_matches(names.index, some, names.reading)
+        right = match_precision.is_right(names.index, found, Y)
+        counts = match_precision.count_matches(names.index, found, right, np.ones(len(lines), np.int64))
+        scores = model.predict(some, only_topk=100, post_processor="sigmoid")
+        return cls(list(some), Y, scores, names, counts)
+
+    def numbers(self, priors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of all candidates, and which of them are right."""
+        found = candidates(self.names, self.scores, self.texts, priors)
+        numbers = np.where(OF_SHORT_TEXTS, 0.0, weighted_numbers(found, np.zeros(len(found.rows))))
+        return numbers, is_right(found, self.Y)
+
+
+def candidates(names: LabelNames, scores: csr_matrix, texts: Sequence[str], priors: np.ndarray):
+    precision = match_precision.shown(priors[match_precision.kinds_of_names(names.index)])
+    learned = LabelNames(names.index, precision, names.reading, names.nr_labels, priors)
+    return join_candidates(scores, learned.mentions(texts))
+
+
+def learn(sets: Sequence[Learning]) -> ColdStart:
+    """Learn what names are worth; each set counts for as much as any other."""
+    shares = [_OF_SET / max(one.counts.of_kind.sum(), 1) for one in sets]
+    counts = sets[0].counts._replace(
+        of_kind=sum(share * one.counts.of_kind for share, one in zip(shares, sets, strict=True)),
+        right_of_kind=sum(share * one.counts.right_of_kind for share, one in zip(shares, sets, strict=True)),
+    )
+    priors = counts.priors()
+    numbers, right = zip(*(one.numbers(priors) for one in sets), strict=True)
+    return ColdStart(priors, fit_logistic(np.concatenate(numbers), np.concatenate(right), DEFAULT_WEIGHTS, _PENALTY))
+
+
+def _training(data: Path) -> tuple[list[str], csr_matrix, list[str]]:
+    """Return the training texts in a random order, their labels, and the names of all labels."""
+    texts, labels = read_corpus(data)
+    order = np.random.default_rng(0).permutation(len(texts["trn"]))
+    return [texts["trn"][row] for row in order], labels["trn"][order], load_names(data / "labels.txt")
+
+
+def precisions(Y: csr_matrix, predicted: csr_matrix) -> str:
+    overall = evaluate(Y, predicted)
+    return "/".join(f"{100 * overall.at('P', k):.1f}" for k in (1, 3, 5))
+
+
+def rarest_names(model: XRLinear, texts: Sequence[str]) -> csr_matrix:
+    """Return the labels whose whole names occur in texts, the rarest first: what a lexical matcher answers."""
+    assert model.evidence is not None
+    assert model.evidence.names is not None
+    nothing = csr_matrix((len(texts), model.nr_labels), dtype=np.float32)
+    priors = np.ones((match_precision.NR_KINDS, 3))
+    found = candidates(model.evidence.names, nothing, texts, priors)
+    whole = (found.mention != NOT_MENTIONED) & (found.mentions.grade[found.mention] != PARTIAL)
+    rarity = found.mentions.rarity[found.mention][whole].astype(np.float32)
+    return csr_matrix((rarity + 1.0, (found.rows[whole], found.labels[whole])), shape=nothing.shape)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--labelled", default="", help="numbers of labelled documents, with commas between")
+    parser.add_argument("--write", action="store_true")
+    a = parser.parse_args()
+    sets = {path: Learning.of(*_training(path)) for path in a.data}
+    for path in a.data:
+        others = [one for other, one in sets.items() if other != path] or [*sets.values()]
+        every, labels, lines = _training(path)
+        some_texts, some_labels = read_corpus(path)
+        texts, Y = some_texts["tst"][:_MEASURED], some_labels["tst"][:_MEASURED]
+        with patch.object(evidence, "cold_start", return_value=learn(others)):
+            model = XRLinear.of(train_on_names(lines, every[:_UNLABELLED], LinearOptions()))
+            row = {
+                "set": path.name,
+                "names as documents": precisions(Y, model.predict(texts, only_topk=5, scores="ranker")),
+                "names in the text, the rarest first": precisions(Y, rarest_names(model, texts)),
+                "both, as learned elsewhere": precisions(Y, model.predict(texts, only_topk=5)),
+            }
+            for count in map(int, filter(None, a.labelled.split(","))):
+                for what, names in (("with names", lines), ("documents alone", None)):
+                    trained = XRLinear.train(every[:count], labels[:count], names=names)
+                    row[f"{count} {what}"] = precisions(Y, trained.predict(texts, only_topk=5))
+        print(json.dumps(row), flush=True)
+    if a.write:
+        path = Path(cold_start.__file__).with_name(FILE)
+        path.write_text(learn([*sets.values()]).text(), encoding="utf-8")
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

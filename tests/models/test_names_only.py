@@ -1,0 +1,127 @@
+"""Models of label names alone: labels are found by their names before any document is labelled."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.serving.cases import assert_export_answers
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion.cold_start import cold_start
+from xmc_tf.fusion.weighted_numbers import NAMES as NUMBERS
+from xmc_tf.label_names.kernels import NR_GRADES
+from xmc_tf.label_names.match_precision import NR_KINDS
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.train import main
+
+NAMES = ["cooking\tcookery", "gardens\thorticulture", "bicycle repair", "baking bread", "history of art", "art"]
+TEXTS = ["the history of the city", "the history of a family", "a history of the sea", "art in the city", "the sea"]
+QUERIES = ["How to repair a bicycle", "A book on horticulture and cookery", "Baking rye bread at home", "art"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return XRLinear.train(TEXTS, names=NAMES)
+
+
+def best(model, texts):
+    return [found[0][0] for found in model.best(texts, k=1)]
+
+
+def test_labels_are_found_by_their_names(model):
+    assert best(model, QUERIES) == ["bicycle repair", "gardens", "baking bread", "art"]
+    assert {name for name, _ in model.best(["A book on horticulture and cookery"], k=2)[0]} == {"cooking", "gardens"}
+
+
+def test_names_are_enough():
+    assert best(XRLinear.train([], names=NAMES), QUERIES) == ["bicycle repair", "gardens", "baking bread", "art"]
+
+
+def test_unlabelled_texts_show_which_words_are_rare(model):
+    """Each half of a name is in the text. The rarer one says more."""
+    names = ["sea battles", "city planning"]
+    of_cities = XRLinear.train([f"the city of number {n}" for n in range(40)], names=names)
+    of_seas = XRLinear.train([f"the sea of number {n}" for n in range(40)], names=names)
+    assert best(of_cities, ["by sea from the city"]) == ["sea battles"]
+    assert best(of_seas, ["by sea from the city"]) == ["city planning"]
+
+
+@pytest.mark.parametrize("text", ["", "of the and", "qwzx", "?!"])
+def test_a_text_that_says_nothing_gets_no_label_above_chance(model, text):
+    assert all(score < 0.01 for _, score in model.best([text], k=6)[0])
+
+
+def test_scores_are_no_probabilities_and_promise_nothing(model):
+    assert "no document is labelled" in model.metadata.content["no_probabilities"]
+    with pytest.raises(InputError, match="cannot promise a precision"):
+        model.predict(QUERIES, min_precision=0.5)
+
+
+def test_saved_and_exported_models_answer_the_same(model, tmp_path):
+    expected = model.predict(QUERIES, only_topk=3)
+    model.save(tmp_path / "model")
+    loaded = XRLinear.load(tmp_path / "model")
+    assert (loaded.predict(QUERIES, only_topk=3) != expected).nnz == 0
+    assert_export_answers(loaded, tmp_path / "export", QUERIES, only_topk=3)
+
+
+def test_labelled_documents_are_appended(model):
+    grown = model.with_documents(["pedals and chains"], [["bicycle repair"]])
+    assert model.metadata.content["nr_documents"] == 0
+    assert best(grown, ["a chain and pedals"]) == ["bicycle repair"]
+    assert grown.metadata.content["nr_documents"] == 1
+
+
+def test_what_names_are_worth_fits_the_numbers_of_today():
+    cold = cold_start()
+    assert cold.priors.shape == (NR_KINDS, NR_GRADES)
+    assert ((cold.priors > 0) & (cold.priors < 1)).all()
+    assert len(cold.weights) == len(NUMBERS)
+    assert {*json.loads(cold.text())["weights"]} <= {*NUMBERS}
+    assert np.count_nonzero(cold.weights) > 10
+
+
+VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<urn:c1> skos:prefLabel "cooking"@en ; skos:altLabel "cookery"@en .
+<urn:c2> skos:prefLabel "bicycles"@en ; skos:broader <urn:c3> .
+<urn:c3> skos:prefLabel "vehicles"@en .
+"""
+
+
+def test_the_command_trains_on_a_vocabulary(tmp_path, capsys):
+    (tmp_path / "terms.ttl").write_text(VOCABULARY, encoding="utf-8")
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
+    main([*map(str, ("--vocabulary", tmp_path / "terms.ttl", "--texts", tmp_path / "texts.txt", "-m", tmp_path / "m"))])
+    assert "finds 3 labels by their names; 5 texts show which words are rare" in capsys.readouterr().out
+    model = XRLinear.load(tmp_path / "m")
+    assert best(model, ["an old book of cookery", "repairing bicycles"]) == ["cooking", "bicycles"]
+    assert model.hierarchy is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--labels {names} --vocabulary {names} -m {m}", "--labels and --vocabulary are mutually exclusive"),
+        ("--labels {names}", "-m is missing"),
+        ("--labels {names} -m {m} --model-shortcut tiny", "--model-shortcut cannot be used without labelled documents"),
+        ("--labels {names} -m {m} --minutes 3", "--minutes can only be used with a table"),
+        ("--labels {names} -m {m} -yt {names}", "-yt"),
+        ("--labels {missing} -m {m}", "does not exist"),
+        ("--labels {names} -m {m} --texts {missing}", "does not exist"),
+        ("--labels {numbers} -m {m}", "no name of a label has letters"),
+        ("--labels {names} --texts {names} -t {names} -y {names} -m {m}", "--texts cannot be used with labelled"),
+    ],
+)
+def test_refusals(tmp_path, flags, said):
+    paths = {name: tmp_path / name for name in ("names", "numbers", "missing", "m")}
+    paths["names"].write_text("cooking\ngardens\n", encoding="utf-8")
+    paths["numbers"].write_text("1\n2\n", encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        main(flags.format(**paths).split())
+    assert said in str(refused.value)
+    assert not paths["m"].exists()
+
+
+def test_features_have_no_words():
+    with pytest.raises(InputError, match="features"):
+        XRLinear.train(np.eye(3), names=NAMES)

@@ -1,0 +1,61 @@
+"""Training on label names alone, for users who have a vocabulary and no labelled document yet."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from xmc_tf.common.activity import doing
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import JoinedTexts, Texts, as_features
+from xmc_tf.data.vocabularies import LabelHierarchy
+from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.label_names import NameDocuments
+from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
+from xmc_tf.models.linear.executors import InMemory, fit_tfidf
+from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
+from xmc_tf.params import TfidfParams
+from xmc_tf.store.models import NO_PROBABILITIES
+
+_NO_PROBABILITIES = "no document is labelled; scores rank labels as they were right with other vocabularies"
+
+
+@doing("learning the names of labels")
+def train_on_names(
+    lines: Sequence[str], texts: Texts, options: LinearOptions, hierarchy: LabelHierarchy | None = None
+) -> LinearParts:
+    """Train a model that finds labels by their names: names are its documents, and are found in texts.
+
+    Args:
+        lines: the name of each label, with alternative names after tabs.
+        texts: texts without labels, which show how frequent words are; may be empty.
+        options: options of features, trees and rankers.
+        hierarchy: the broader terms of labels.
+    """
+    names = NameDocuments.of(lines)
+    if not names.texts:
+        raise InputError("no name of a label has letters", fix="give the names of the labels, not their numbers")
+    every = JoinedTexts([texts, names.texts], len(names.texts))
+    of_texts = options.params.tfidf
+    if of_texts.min_df == TfidfParams().min_df:
+        of_texts = dataclasses.replace(of_texts, min_df=1)  # most words of names are in one name only
+    tfidf, features = fit_tfidf(every, of_texts, options.threads)
+    assert features.sparse is not None
+    params = dataclasses.replace(options.params, tfidf=tfidf.params)  # with the detected language
+    X = as_features(features.sparse[len(texts) :])
+    parts = train_linear(
+        LinearData(names.Y, names.texts, X, tfidf, lines, hierarchy),
+        dataclasses.replace(
+            options, params=params, probabilities=False, label_names=False, keep_training_data=False
+        ),
+        InMemory(options.threads),
+    )  # fmt: skip
+    read = texts if len(texts) else names.texts
+    evidence = ProbabilityModel.of_names(
+        lines, read, information=tfidf.information(features.sparse[: len(read)]), threads=options.threads,
+        language=tfidf.params.language,
+    )  # fmt: skip
+    return dataclasses.replace(
+        parts, evidence=evidence, own_documents=TrainedDocuments.of([]),
+        own_training=TrainingData.of(X, names.Y, params.ranker, len(names.texts)),
+        metadata=parts.metadata.replace(**{"nr_documents": 0, NO_PROBABILITIES: _NO_PROBABILITIES}),
+    )  # fmt: skip
