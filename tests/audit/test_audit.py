@@ -7,9 +7,13 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.audit.cases import planted
+from tests.fusion.made_up import documents
 from tests.refusals import refused
 from xmc_tf import XRLinear
 from xmc_tf.audit import KINDS
+from xmc_tf.audit.kernels import LEAST_SIMILARITY
+from xmc_tf.audit.neighbours import alike_documents
+from xmc_tf.audit.pairs import LabelPairs, random_pairs
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +57,10 @@ def test_reasons_name_the_evidence(audit, collection):
     assert named == ("its name is in the text" in why)
 
 
-def test_at_most_so_many_of_each_kind(collection, model):
-    audit = model.audit(collection.texts, collection.labels, most=5)
-    assert len(audit.of_kind("missing")) == len(audit.of_kind("wrong")) == 5
+def test_at_most_so_many_of_each_kind_with_any_number_of_threads(collection, model, audit):
+    few = model.audit(collection.texts, collection.labels, most=5, threads=1)
+    for kind in ("missing", "wrong"):
+        assert few.of_kind(kind) == audit.of_kind(kind)[:5]
 
 
 def test_a_number_that_is_a_limit_is_said_to_be_one(audit):
@@ -64,17 +69,12 @@ def test_a_number_that_is_a_limit_is_said_to_be_one(audit):
     assert str(dataclasses.replace(one, most=4)).startswith("3 missing")
 
 
-def test_names_of_labels_and_tables_give_the_same(collection, model, audit):
-    frame = {"text": collection.texts, "labels": ["|".join(own) for own in collection.lists]}
+def test_names_of_labels_and_tables_give_the_same_and_unknown_labels_are_counted(collection, model, audit, caplog):
+    lists = [[*own, "unknown"] if row < 3 else own for row, own in enumerate(collection.lists)]
+    frame = {"text": collection.texts, "labels": ["|".join(own) for own in lists]}
     table = model.audit(frame, "labels", label_separator="|")
     assert [(one.kind, one.row, one.label) for one in table] == [(one.kind, one.row, one.label) for one in audit]
-
-
-def test_unknown_labels_are_counted(collection, model, audit, caplog):
-    lists = [[*own, "unknown"] if row < 3 else own for row, own in enumerate(collection.lists)]
-    found = model.audit(collection.texts, lists)
     assert "3 labels of documents are unknown" in caplog.text
-    assert len(found) == len(audit)
 
 
 def test_near_duplicates_with_different_labels(collection, model):
@@ -111,12 +111,27 @@ def test_features_without_names(collection, model):
     assert len(found & collection.wrong) >= 0.6 * len(collection.wrong)
 
 
-def test_the_same_with_any_number_of_threads(collection, model, audit):
-    assert model.audit(collection.texts, collection.labels, threads=1).findings == audit.findings
-
-
 def test_what_cannot_be_audited_is_refused(collection, model):
     unknown = [["of another collection"]] * len(collection.texts)
     refused("too few documents", model.audit, collection.texts[:5], collection.labels[:5])
     refused("no document has a label that the model knows", model.audit, collection.texts, unknown)
     refused("number of document names", model.audit, collection.texts, collection.labels, documents=["one"])
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    X, Y = documents(count=150, labels=20)
+    pairs = LabelPairs.of(Y, random_pairs(Y, 1.0, 0))
+    return X, Y, pairs, pairs.values(Y) > 0
+
+
+def test_the_most_similar_words_come_first(made_up):
+    X, Y, pairs, has = made_up
+    near, _ = alike_documents(X, Y, pairs, has, most=10)
+    similar = (X @ X.T).toarray()
+    np.fill_diagonal(similar, -1.0)
+    for row in range(X.shape[0]):
+        found = near[row]
+        expected = np.sort(similar[row][similar[row] >= LEAST_SIMILARITY])[::-1][:10]
+        np.testing.assert_allclose(found.data, expected, rtol=1e-5)
+        np.testing.assert_allclose(similar[row][found.indices], found.data, rtol=1e-5)

@@ -1,5 +1,6 @@
 """Tests of progress and its estimates."""
 
+import logging
 import sys
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.clock import Clock
-from xmc_tf.common import progress
+from xmc_tf.common import activity, progress
 from xmc_tf.common.progress import Progress
 
 
@@ -76,3 +77,45 @@ def test_no_estimate_is_negative_or_shown_at_the_end(total, steps):
             assert left is None or left > 0
             if shown.done >= total:
                 assert left is None
+
+
+@pytest.fixture
+def silence(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(activity, "time", clock)
+    activity.wrote()
+
+    def passes(seconds):
+        for _ in range(seconds):
+            clock.now += 1
+            activity.say_if_due(clock.now)
+
+    return passes
+
+
+def test_silent_work_is_named_after_five_seconds_and_then_ever_more_rarely(silence, caplog):
+    caplog.set_level(logging.INFO, "xmc_tf")
+    with activity.doing("clustering the labels"):
+        silence(4)
+        assert not caplog.messages
+        silence(36)
+    assert caplog.messages == [f"clustering the labels: {seconds} s so far" for seconds in (5, 15, 35)]
+    silence(100)
+    assert len(caplog.messages) == 3
+
+
+def test_the_innermost_work_is_named_and_output_postpones_the_line(silence, caplog):
+    caplog.set_level(logging.INFO, "xmc_tf")
+    with activity.doing("training"), activity.doing("compiling"):
+        silence(4)
+        activity.wrote()
+        silence(4)
+        assert not caplog.messages
+        silence(1)
+    assert caplog.messages == ["compiling: 9 s so far"]
+
+
+def test_a_progress_whose_first_unit_takes_long_is_shown(silence, capsys):
+    with Progress("rankers", 7, "labels"):
+        silence(5)
+        assert capsys.readouterr().err == "rankers: 0%, 0 of 7 labels\n"

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused, tried
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import LabelledText
 
 
@@ -63,8 +62,7 @@ def test_a_label_twice_is_added_up_as_scipy_does(tmp_path):
     ],
 )
 def test_lines_that_cannot_be_read(tmp_path, text, said):
-    with pytest.raises(InputError, match=said):
-        LabelledText().labels(written(tmp_path, text), 5)
+    refused(said, LabelledText().labels, written(tmp_path, text), 5)
 
 
 WORDS = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]))

@@ -1,5 +1,6 @@
 """Matrices from disk: every form comes out the same, and what can be mapped is mapped."""
 
+import io
 import zipfile
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.refusals import refused
+from tests.refusals import refused, tried
 from xmc_tf.data import load_matrix, save_matrix
 
 
@@ -149,3 +150,33 @@ def test_what_is_inside_decides_and_not_the_name(tmp_path):
 def test_names_to_save_under(tmp_path):
     refused(r"ends in \.npz", save_matrix, tmp_path / "M.npy", sp.csr_matrix((2, 2)))
     refused(r"ends in \.npy", save_matrix, tmp_path / "M", np.ones((2, 2)))
+
+
+def written(write) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer)
+    return buffer.getvalue()
+
+
+MATRIX = sp.random(20, 10, 0.2, format="csr", dtype=np.float32, random_state=0)
+FILES = {
+    "stored": written(lambda file: sp.save_npz(file, MATRIX, compressed=False)),
+    "compressed": written(lambda file: sp.save_npz(file, MATRIX, compressed=True)),
+    "coo": written(lambda file: sp.save_npz(file, MATRIX.tocoo(), compressed=False)),
+    "npy": written(lambda file: np.save(file, MATRIX.toarray())),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@given(data=st.data(), mmap=st.booleans())
+def test_damaged_bytes(tmp_path_factory, outcomes, kind, data, mmap):
+    content = bytearray(FILES[kind])
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+    path = tmp_path_factory.mktemp("damaged") / "X"
+    path.write_bytes(content)
+    matrix = tried(outcomes, "/X", load_matrix, path, mmap=mmap)
+    if matrix is not None:
+        assert np.isfinite(matrix if isinstance(matrix, np.ndarray) else matrix.data).all()

@@ -1,12 +1,7 @@
 """The heads of .npy files: as numpy reads them, by any thread, and never trusted."""
 
-import ast
-import contextlib
-import gc
 import io
 import math
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -15,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz import read_npz
 from xmc_tf.store.arrays import read_head
 
 
@@ -94,43 +88,3 @@ def test_what_is_taken_can_be_made(shape, kind, size):
         return
     if math.prod(shape) == 0:
         assert np.empty(head.shape, head.dtype).nbytes == 0
-
-
-def test_threads_read_at_the_same_time(tmp_path):
-    """Python's own parser fails here: whenever one thread's garbage is collected, another continues to parse.
-
-    One of the threads parses something else, so that a lock around the reading of headers would not help either.
-    """
-    np.savez(tmp_path / "a.npz", **{f"a{i}": np.arange(3) for i in range(20)})
-    failures = []
-
-    def read():
-        try:
-            for _ in range(20):
-                read_npz(tmp_path / "a.npz")
-        except BaseException as error:  # noqa: BLE001
-            failures.append(error)
-
-    def give_way(*_):
-        time.sleep(0)
-
-    def parse():
-        for _ in range(400):
-            with contextlib.suppress(SystemError):  # what must not reach the others
-                ast.literal_eval("{'a': (1, 2, 3)}")
-
-    threads = [threading.Thread(target=target) for target in (read, read, read, read, parse)]
-    threshold = gc.get_threshold()
-    gc.freeze()  # nothing but what the threads make is looked through, over and over
-    gc.set_threshold(5)
-    gc.callbacks.append(give_way)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        gc.callbacks.remove(give_way)
-        gc.set_threshold(*threshold)
-        gc.unfreeze()
-    assert failures == []

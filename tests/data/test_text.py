@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import JoinedTexts, TextFile, text
 
 
@@ -138,8 +137,7 @@ def test_words_that_begin_like_a_compressed_file(tmp_path):
 def test_a_file_in_another_encoding_is_refused(tmp_path):
     path = tmp_path / "X.txt"
     path.write_bytes("Bäume und Wälder\n".encode("latin-1") * 40 + b"plain\n" * 60)
-    with pytest.raises(InputError, match=r"is not UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252"):
-        TextFile(path).check()
+    refused(r"is not UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252", TextFile(path).check)
 
 
 def test_joined_texts_are_like_a_list(tmp_path):
@@ -179,3 +177,40 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(change, tmp_path):
     for read in reads:
         refused(r"x\.txt changed while it was read", read)
     assert TextFile(path)[0] == {"truncated": "one d", "overwritten": "anotherument"}.get(change, "one document")
+
+
+TABLES = {
+    "a.csv": 'text,label\n"first, with a comma",3\nsecond,4\n',
+    "b.csv": "the first,1\nthe second,2\nthe third,1\n",  # no header, but the name and the same columns everywhere
+    "c.txt": "Label\tText\n3\tthe first\n4\tthe second\n",
+    "d.tsv": "12\tthe first\n13\tthe second\n",
+    "e.txt": "id;title;labels\n1;x;y\n",
+    "f.csv": "\ufefftext,label\r\nthe first,3\r\n",
+}
+TEXTS = {
+    "a.txt": "one, two\nthree, four\nfive, six\n",
+    "b.txt": "text\nand another text\n",
+    "c.txt": "a title, a text, a label, and so on\nand more\n",
+    "d.csv": "one text\nanother, with a comma\n",
+    "e.txt": "text",
+    "g.txt": "title, author, and year\nare short\n",
+    "h.txt": "1:1:2\ttext\nand a tab\n",
+    "f.txt": "Labels, as everybody knows who has ever had to do with them, are hard to give\nmore\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_refused(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(TABLES[name].encode())
+    error = refused("is a table, not a file of texts", TextFile, path)
+    assert f"xmc-tf train {path}" in error.fix
+    TextFile(path, name="label names")  # names of labels are no documents
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_are_taken(name, tmp_path, caplog):
+    path = tmp_path / name
+    path.write_text(TEXTS[name])
+    assert len(TextFile(path)) == len(TEXTS[name].splitlines())
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * name.endswith(".csv")

@@ -1,7 +1,5 @@
 """Token stores: what was written comes back, padded as a loop would pad it, and nothing damaged is read."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,17 +66,6 @@ def test_padded_as_by_a_loop(tmp_path_factory, documents, pad_id, extra, d):
         np.testing.assert_array_equal(mask, expected_mask)
 
 
-def test_no_documents_and_empty_documents(tmp_path):
-    nothing = write(tmp_path / "nothing")
-    assert len(nothing) == 0
-    assert [array.shape for array in nothing.padded([], pad_id=0, to=3)] == [(0, 3), (0, 3)]
-    empty = write(tmp_path / "empty", [[], [], []])
-    assert empty.lengths.tolist() == [0, 0, 0]
-    ids, mask = empty.padded([2, 0], pad_id=7, to=2)
-    assert ids.tolist() == [[7, 7], [7, 7]]
-    assert not mask.any()
-
-
 def test_fingerprint_is_of_the_documents_and_not_of_how_they_came(tmp_path):
     one = write(tmp_path / "one", [[1, 2], [3], []], text="a")
     assert one.about == {"text": "a"}
@@ -130,10 +117,11 @@ def test_no_document_is_cut_to_fit(tmp_path):
     refused("window 1 has more than 2 tokens", store.padded, [0, 1], pad_id=0, to=2)
 
 
-@pytest.mark.parametrize("name", ["ids.npy", "lengths.npy", "store.json"])
+@pytest.mark.parametrize("name", ["ids.npy", "lengths.npy", "windows.npy", "store.json"])
 def test_cut_changed_and_missing_files_are_named(tmp_path, name):
     folder = tmp_path / "tokens"
-    write(folder, [[1, 2], [3, 4, 5]])
+    with TokenStore.create(folder) as writer:
+        writer.write([[1, 2], [3], [4]], np.array([1, 2]))
     path = folder / name
     content = path.read_bytes()
     path.write_bytes(content[:-3])
@@ -145,32 +133,7 @@ def test_cut_changed_and_missing_files_are_named(tmp_path, name):
     path.write_bytes(changed)
     refused(name, TokenStore.open, folder)
     path.write_bytes(content)
-    assert len(TokenStore.open(folder)) == 2
-
-
-def test_sizes_are_compared_even_without_reading(tmp_path):
-    folder = tmp_path / "tokens"
-    write(folder, [[1, 2], [3, 4, 5]])
-    path = folder / "ids.npy"
-    path.write_bytes(path.read_bytes() + b"x")
-    refused(r"ids\.npy is damaged.*\n.*\n.*10 bytes.*11 exist", TokenStore.open, folder, verify=False)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"format": "other"}, ["store.json", '"format"']),
-        ({"version": 99}, ["store.json", "version", "99"]),
-        ({"about": None}, ["store.json has changed since it was saved", "checksum"]),
-        ({"files": {"ids.npy": {}, "lengths.npy": {"bytes": 1}}}, ["store.json has changed since it was saved"]),
-    ],
-)
-def test_headers_that_do_not_fit(tmp_path, change, words):
-    folder = tmp_path / "tokens"
-    write(folder, [[1, 2], [3, 4, 5]])
-    header = json.loads((folder / "store.json").read_text()) | change
-    (folder / "store.json").write_text(json.dumps(header))
-    refused(words, TokenStore.open, folder)
+    assert TokenStore.open(folder).nr_documents == 2
 
 
 def test_documents_of_several_windows(tmp_path):
@@ -202,16 +165,3 @@ def test_windows_of_one_document_or_of_several_differ(tmp_path):
     assert plain == ones
     assert len({plain, two, other}) == 3
     assert not (tmp_path / "ones" / "windows.npy").exists()
-
-
-@pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_damaged_counts_of_windows(tmp_path, damage):
-    folder = tmp_path / "tokens"
-    with TokenStore.create(folder) as writer:
-        writer.write([[1, 2], [3], [4]], np.array([1, 2]))
-    path = folder / "windows.npy"
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    refused(r"windows\.npy", TokenStore.open, folder)

@@ -67,20 +67,3 @@ def test_the_vocabulary_is_in_variables(served, tfidf):
     assert max(node.attr["value"].tensor.ByteSize() for node in nodes(served) if node.op == "Const") < 1000
     variables = sum(path.stat().st_size for path in (served / "variables").iterdir())
     assert variables > 16 * tfidf.nr_features
-
-
-def test_the_graph_can_be_called_in_a_larger_one(tfidf):
-    class Larger(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tfidf = tfidf.graph()
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, text):
-            row_splits, _, weights = self.tfidf(text)
-            return tf.RaggedTensor.from_row_splits(weights, row_splits).to_tensor() * 2
-
-    text = ["w1 w2 w3", "", "w5"]
-    doubled = Larger()(tf.constant(text)).numpy()
-    np.testing.assert_array_equal(doubled.sum(axis=1) > 0, [True, False, True])
-    np.testing.assert_allclose(np.sqrt((doubled**2).sum(axis=1))[[0, 2]], 2, rtol=1e-6)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.jobs.conftest import TOPICS, documents
+from tests.refusals import refused
 from xmc_tf import XRLinear
 from xmc_tf.append import main as append
 from xmc_tf.common.errors import InputError
@@ -115,8 +116,7 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     for measured in (model.evaluate(wider, k=1, **options), model.evaluate(wider["text"], wider["labels"], k=1)):
         assert (measured.documents, measured.at("P", 1)) == (store.count("test"), pytest.approx(expected))
     assert f"2 of {COUNT + 2} documents have no text or no label and are not measured" in caplog.text
-    with pytest.raises(InputError, match="there is nothing to measure"):
-        model.evaluate(["no label"], [[]])
+    refused("there is nothing to measure", model.evaluate, ["no label"], [[]])
     caplog.clear()
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in store.texts("train")), encoding="utf-8")
     save_matrix("truth.npz", store.labels("train"))

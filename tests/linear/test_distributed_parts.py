@@ -14,7 +14,6 @@ from scipy.sparse import csc_matrix, random_array
 from tests.collective.threads import on_ranks, results_of
 from tests.files import contents
 from tests.refusals import refused
-from xmc_tf.common.errors import InputError
 from xmc_tf.rankers.distributed import solving, training, work_folder
 from xmc_tf.rankers.distributed.solving import Claims, write_block
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
@@ -83,13 +82,11 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
     W = csc_matrix(np.ones((2, 3), np.float32))
     for name in "ab":
         write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
-    with pytest.raises(InputError, match="same label"):
-        solving.join_blocks([tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W")
+    refused("same label", solving.join_blocks, [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W")
 
 
 def test_pieces_of_the_wrong_size_are_refused(tmp_path):
-    with pytest.raises(InputError, match="wrong length"):
-        write_npy(tmp_path / "x.npy", Stream(np.dtype("f4"), (3,), [np.zeros(2, np.float32)]))
+    refused("wrong length", write_npy, tmp_path / "x.npy", Stream(np.dtype("f4"), (3,), [np.zeros(2, np.float32)]))
 
 
 @pytest.mark.parametrize(

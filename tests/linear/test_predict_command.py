@@ -111,14 +111,6 @@ def test_a_matrix_under_exactly_the_name_given(model, corpus, tmp_path, name):
     assert rows_of(sp.load_npz(tmp_path / name)) == rows_of(predictions(model, corpus, tmp_path))
 
 
-def test_precision_and_recall_in_pecos_layout(model, corpus, capsys):
-    run_predict("-m", model, "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "--layout", "pecos")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "==== evaluation results ===="
-    assert [line[:9] for line in lines[1:]] == ["prec   = ", "recall = "]
-    assert [len(line[9:].split(" ")) for line in lines[1:]] == [10, 10]
-
-
 def test_only_some_labels(model, corpus, tmp_path):
     """Only labels of the file are predicted, and a narrow beam finds those that it would have dropped."""
     names = (corpus / "labels.txt").read_text().splitlines()

@@ -5,10 +5,12 @@ import pytest
 import scipy.sparse as smat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from tests.metrics.reference import reference
 from tests.refusals import refused
-from xmc_tf.metrics import MEASURES, FrequencyBuckets, measure, top_labels
+from xmc_tf.metrics import MEASURES, FrequencyBuckets, inverse_propensity, measure, top_labels
+from xmc_tf.metrics.single_label import MistakenLabel, is_single_label, measure_single_label
 
 
 def rows(*entries, labels=5, dtype=np.float32):
@@ -164,3 +166,68 @@ def test_a_notebook_shows_a_table():
     html = measure(TRUTH, PREDICTION, [1, 2])[0]._repr_html_()
     assert html.startswith("<table><tr><td>%</td><td>@1</td><td>@2</td></tr><tr><td>P</td><td>33.33</td>")
     assert html.count("<tr>") == html.count("</tr>") == 1 + len(measure(TRUTH, PREDICTION, [1, 2])[0].values)
+
+
+def test_bounds_are_included():
+    buckets = FrequencyBuckets.by_frequency(np.array([0, 1, 10, 11, 50, 51]), [10, 50])
+    assert buckets.names == ("0", "1 to 10", "11 to 50", "over 50")
+    assert buckets.of_label.tolist() == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("bounds", [[], [0, 5], [5, 5], [9, 5]])
+def test_bounds_that_make_no_buckets(bounds):
+    refused("ascending", FrequencyBuckets.by_frequency, np.array([1]), bounds)
+
+
+def test_propensities_by_hand():
+    # C = (ln 1000 - 1) * 2.5^0.55 = 9.7797…
+    weights = inverse_propensity(np.array([0, 10, 1000]), 1000)
+    c = (np.log(1000) - 1) * 2.5**0.55
+    assert weights == pytest.approx([1 + c / 1.5**0.55, 1 + c / 11.5**0.55, 1 + c / 1001.5**0.55])
+    assert np.all(np.diff(weights) < 0)
+
+
+def test_few_documents_never_give_weights_below_one():
+    assert inverse_propensity(np.array([0, 1]), 2).tolist() == [1, 1]
+
+
+def test_impossible_propensity_parameters():
+    refused("training documents", inverse_propensity, np.array([0]), 0)
+    refused("parameter B", inverse_propensity, np.array([0]), 10, b=-1)
+    for numbers in ({"a": np.nan}, {"a": np.inf}, {"b": np.nan}, {"b": np.inf}):
+        refused(f"parameter {next(iter(numbers)).upper()} is", inverse_propensity, np.array([0]), 10, **numbers)
+
+
+TRUE = [0, 0, 0, 1, 1, 2]
+FOUND = [0, 1, 1, 1, 1, 0]
+
+
+def _of(labels, count=4):
+    return csr_matrix(np.eye(count, dtype=np.float32)[labels])
+
+
+def test_measures_by_hand():
+    found = measure_single_label(_of(TRUE), 0.5 * _of(FOUND) + 0.1 * _of([3] * 6))
+    assert found.accuracy == found.micro_f1 == pytest.approx(3 / 6)
+    # F1: label 0: 2·1/(3+2), label 1: 2·2/(2+4)... label 2: 0; label 3 does not occur.
+    assert found.macro_f1 == pytest.approx((2 / 5 + 4 / 6 + 0) / 3)
+    assert found.matrix.toarray()[:3, :3].tolist() == [[1, 2, 0], [0, 2, 0], [1, 0, 0]]
+    assert found.confusions() == [MistakenLabel(0, 1, 2, 2 / 3), MistakenLabel(2, 0, 1, 1.0)]
+    assert found.confusions(1) == [MistakenLabel(0, 1, 2, 2 / 3)]
+
+
+def test_a_document_without_prediction_is_wrong():
+    predicted = _of(TRUE)
+    predicted.data[:3] = 0
+    predicted.eliminate_zeros()
+    found = measure_single_label(_of(TRUE), predicted)
+    assert found.accuracy == 0.5
+    assert found.micro_f1 == pytest.approx(2 * 3 / (6 + 3))
+
+
+def test_several_labels_are_refused():
+    two = _of(TRUE) + _of([3] * 6)
+    assert is_single_label(_of(TRUE))
+    assert not is_single_label(two)
+    assert not is_single_label(csr_matrix((2, 3)))
+    refused("document 0 has 2 labels", measure_single_label, two, two)

@@ -14,7 +14,6 @@ from tests.label_names.cases import many
 from tests.linear.cases import ranker_params
 from tests.refusals import refused
 from xmc_tf.append import main as append_command
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.labels.merge import main as merge_command
 from xmc_tf.labels.remove import main as remove_command
@@ -358,5 +357,4 @@ def test_what_cannot_be_merged_is_refused(model, data):
         ([[0, "dogs"]], "no label 'dogs'"),
     ):
         refused(message, model.with_merged_labels, groups)
-    with pytest.raises(InputError, match="--keep-training-data"):
-        dataclasses.replace(model, own_training=None).with_merged_labels([[0, 1]])
+    refused("--keep-training-data", dataclasses.replace(model, own_training=None).with_merged_labels, [[0, 1]])

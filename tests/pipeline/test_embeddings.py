@@ -1,16 +1,19 @@
 """The file of vectors: filled by several workers, block by block, and taken up where it was left."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.collective.threads import on_ranks
-from xmc_tf.common.progress import Progress
+from tests.refusals import refused
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
-from xmc_tf.pipeline import embeddings, row_blocks
+from xmc_tf.pipeline import embeddings
 from xmc_tf.pipeline.embeddings import copy_of_length_one, embed_documents, rows_of_length
+from xmc_tf.pipeline.row_blocks import RowFile
 from xmc_tf.ranks.solo import Solo
 
 DIM = 3
@@ -104,30 +107,6 @@ def test_rows_of_length_one(rows):
             np.testing.assert_allclose(row * length, before, rtol=1e-4, atol=1e-6 * length)
 
 
-def test_one_bar_over_all_documents_shown_by_the_first_rank(tmp_path, store, encoded, monkeypatch):
-    """Though the documents are encoded some at a time, and a part of them was there."""
-    made = []
-
-    class Recorded(Progress):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            made.append(self)
-
-    monkeypatch.setattr(row_blocks, "Progress", Recorded)
-    on_ranks(2, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
-    assert len(encoded) > 4
-    assert len(made) == 2
-    assert [one.done for one in made] == [one.total for one in made]
-    assert sum(one.total for one in made) == 130
-    assert sorted(one._next - one._start for one in made) == [2.0, float("inf")]
-    lines = (tmp_path / "done.0").read_text().split("\n")
-    (tmp_path / "done.0").write_text("\n".join(["", *(line for line in lines if line.startswith("0 ")), ""]))
-    (tmp_path / "done.1").write_text("")
-    made.clear()
-    embed_documents(FakeEncoder(), store, tmp_path, Solo())
-    assert [(one.done, one.total) for one in made] == [(122, 122)]
-
-
 def test_a_copy_of_length_one(tmp_path, monkeypatch):
     monkeypatch.setattr(embeddings, "GROUP", 4)
     vectors = np.random.default_rng(0).normal(size=(10, DIM)).astype(np.float32)
@@ -136,3 +115,37 @@ def test_a_copy_of_length_one(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "new" / "copy.npy"), rows_of_length(1.0, vectors), rtol=1e-6)
     copy_of_length_one(vectors[:0], tmp_path / "none.npy")
     assert np.load(tmp_path / "none.npy").shape == (0, DIM)
+
+
+@given(
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 9),
+    cuts=st.lists(st.integers(0, 40), max_size=4),
+    seed=st.integers(0, 99),
+)
+def test_ranks_fill_their_rows_in_any_order(tmp_path_factory, rows, columns, cuts, seed):
+    path = tmp_path_factory.getbasetemp() / "E.npy"
+    random = np.random.default_rng(seed)
+    whole = random.normal(size=(rows, columns)).astype(np.float32)
+    bounds = sorted({0, rows, *(min(cut, rows) for cut in cuts)})
+    ranges = list(pairwise(bounds))
+    RowFile.create(path, (rows, columns))
+    random.shuffle(ranges)
+    with RowFile(path) as one, RowFile(path) as other:
+        for number, (begin, end) in enumerate(ranges):
+            (one, other)[number % 2].write(begin, whole[begin:end])
+        one.sync()
+    np.testing.assert_array_equal(np.load(path), whole)
+
+
+def test_rows_of_another_type_are_converted_and_the_rest_stays_zero(tmp_path):
+    RowFile.create(tmp_path / "E.npy", (3, 2))
+    with RowFile(tmp_path / "E.npy") as file:
+        file.write(1, np.array([[1, 2, 9]])[:, :2])
+    assert np.load(tmp_path / "E.npy").tolist() == [[0, 0], [1, 2], [0, 0]]
+
+
+def test_a_file_that_is_no_matrix_is_refused(tmp_path):
+    path = tmp_path / "E.npy"
+    path.write_bytes(b"something else")
+    refused(r"embeddings: .*E\.npy", RowFile, path)

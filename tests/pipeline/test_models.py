@@ -11,6 +11,7 @@ import pytest
 from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
 from tests.refusals import refused
 from xmc_tf import predict, train
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
@@ -26,11 +27,14 @@ from xmc_tf.params import (
     LinearLevelParams,
     MatcherParams,
     MatcherPredParams,
+    PredictionOptions,
     RankerParams,
     XTransformerParams,
     XTransformerPredParams,
 )
 from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.pipeline.ensembles import chosen_method
+from xmc_tf.pipeline.inputs import Recipe
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.layout import stored
 from xmc_tf.tree import load_chain
@@ -327,3 +331,61 @@ def test_an_encoder_without_rankers_and_from_where_an_interrupted_training_resum
     assert model.encode(texts).shape == (60, 16)
     refused("is above the labels", model.predict, texts)
     refused("trained with only_encoder", model.predict, texts, ensemble_method="concat-only")
+
+
+@pytest.mark.parametrize(
+    ("loss", "in_file", "head_of_labels", "chosen"),
+    [
+        ("cross-entropy", None, True, "root_average"),
+        ("cross-entropy", None, False, "concat-only"),  # a head of clusters scores no labels
+        ("weighted-squared-hinge", None, True, "concat-only"),  # margins are no probabilities
+        ("weighted-squared-hinge", "average", True, "average"),
+        ("cross-entropy", "transformer-only", True, "concat-only"),  # PECOS's files mean the levels by it
+        ("cross-entropy", "rank_average", True, "rank_average"),
+    ],
+)
+def test_what_files_say_or_what_the_loss_allows(loss, in_file, head_of_labels, chosen):
+    recipe = Recipe(
+        params=XTransformerParams(matcher_params_chain=MatcherParams(loss_function=loss)),
+        pred_params=XTransformerPredParams(matcher_params_chain=MatcherPredParams(ensemble_method=in_file)),
+    )
+    assert chosen_method(recipe, head_of_labels) == chosen
+
+
+@pytest.mark.parametrize("method", ["concat-only", "average"])
+def test_scores_of_rankers_that_there_are_not(method):
+    with pytest.raises(InputError, match=f"{method} needs rankers(.|\n)*--only-encoder"):
+        Recipe(XTransformerParams(only_encoder=True), prediction=PredictionOptions(ensemble_method=method))
+
+
+def test_the_embedding_and_the_words_add_up(corpus, frozen):
+    text = texts_and_labels(corpus, "tst")[0][0]
+    found = frozen.explain(text, k=3)
+    assert [(one.name, pytest.approx(one.score)) for one in found.labels] == frozen.best([text], k=3)[0]
+    for label in found.labels:
+        (tree,) = label.evidence
+        assert tree.score == pytest.approx(label.score, rel=1e-4)
+        for node in tree.path:
+            total = sum(one.amount for one in node.contributions) + node.embedding + node.bias
+            assert total == pytest.approx(node.raw)
+            assert node.embedding != 0
+    assert "embedding" in found.to_text()
+
+
+@pytest.mark.parametrize("method", ["average", "root_average", "transformer-only", "concat-only"])
+def test_label_head_and_tree_are_the_sources_that_the_method_uses(corpus, tuned, method):
+    text = texts_and_labels(corpus, "tst")[0][1]
+    tuned.metadata = tuned.metadata.replace(ensemble_method=method)
+    label = tuned.explain(text, k=1).labels[0]
+    assert (label.label, label.score) == (
+        pytest.approx(tuned.predict([text], only_topk=1).indices[0]),
+        pytest.approx(tuned.predict([text], only_topk=1).data[0]),
+    )
+    sources = {one.source: one.score for one in label.evidence}
+    expected = {"transformer-only": ["label head"], "concat-only": ["tree"]}
+    assert list(sources) == expected.get(method, ["label head", "tree"])
+    power = 0.5 if method == "root_average" else 1
+    mean = (sum(score**power for score in sources.values()) / len(sources)) ** (1 / power)
+    assert mean == pytest.approx(label.score, rel=1e-4)
+    assert sum(share.amount for share in label.shares) == pytest.approx(label.score, rel=1e-4)
+    assert [share.source for share in label.shares] == list(sources)

@@ -3,17 +3,20 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.pipeline.corpus import ROOT, texts_and_labels
+from tests.server.running import running
 from xmc_tf import export, predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.onnx.encoder import GRAPH
 from xmc_tf.export import export_measured
 from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.loading import load
+from xmc_tf.serving.client import Client
 
 pytestmark = pytest.mark.full
 
@@ -149,3 +152,23 @@ def test_exports_that_cannot_be_are_refused(corpus, tuned, exported, tmp_path):
         load(exported, runtime="tensorflow").encode(["a text"])
     with pytest.raises(InputError, match="was exported for ONNX Runtime"):
         load(exported).export_parts()
+
+
+pytest.importorskip("uvicorn")
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "onnx"])
+def test_answers_over_http_are_the_models(runtime, tuned, corpus, tmp_path):
+    texts = [text.decode() for text in texts_and_labels(corpus, "tst")[0].lines()][:20]
+    with running(tuned.folder, "-k", "5", "--runtime", runtime, log=tmp_path / "log") as server:
+        maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+        answer = Client(server.url).best(texts)
+    assert ("libtensorflow" in maps) == (runtime == "tensorflow")
+    expected = tuned.predict(texts, only_topk=5)
+    for row, text in enumerate(texts):
+        own = expected[row]
+        order = np.argsort(-own.data, kind="stable")
+        assert len(own.data) == 5, text
+        np.testing.assert_allclose(answer.scores[row], own.data[order], atol=1e-4)
+        found = dict(zip(own.indices.tolist(), own.data.tolist(), strict=True))
+        np.testing.assert_allclose([found[label] for label in answer.labels[row]], answer.scores[row], atol=1e-4)

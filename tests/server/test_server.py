@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+from tests.refusals import refused
 from tests.server.running import running
 from tests.serving.cases import HARD, NAMES, assert_same, documents, text_model
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.models.loading import load
 from xmc_tf.rankers.layout import stored
@@ -73,8 +73,7 @@ def test_the_client_gets_the_answers_of_the_model(server, folder):
     matrix = Client(server.url).predict(TEXTS, batch=7, names=names)
     assert names == {one: model.names[one] for one in set(answer.labels.ravel().tolist()) - {-1}}
     np.testing.assert_array_equal(matrix.indices, expected.indices)
-    with pytest.raises(InputError, match="k may be at most 20 on this server"):
-        client.best(["word1"], k=21)
+    refused("k may be at most 20 on this server", client.best, ["word1"], k=21)
     with pytest.raises(ServerError, match="404"):
         Client(server.url, model="other").best(["word1"])
 

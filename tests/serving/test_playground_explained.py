@@ -5,7 +5,6 @@ import pytest
 from tests.linear.command_data import run_train, write_corpus
 from tests.refusals import refused
 from tests.serving import browser
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.models.explaining.explanation import Contribution, Evidence, LabelExplanation, NodeExplanation
 from xmc_tf.models.xr_linear import XRLinear
@@ -68,8 +67,7 @@ def test_trees_are_one_source_and_words_that_decide_nothing_are_left_out():
 
 
 def test_a_model_of_features_is_refused(corpus):
-    with pytest.raises(InputError, match="cannot read texts"):
-        ExplainedAnswers(corpus / "features").about()
+    refused("cannot read texts", ExplainedAnswers(corpus / "features").about)
 
 
 @pytest.mark.usefixtures("chromium")

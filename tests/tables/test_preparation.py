@@ -3,7 +3,6 @@
 import csv
 import json
 import sqlite3
-from argparse import ArgumentTypeError
 from contextlib import closing
 from dataclasses import replace
 from unittest import mock
@@ -12,7 +11,6 @@ import pytest
 
 from tests.refusals import refused
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.numbers import share
 from xmc_tf.models.documents import documents_of_source
 from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
@@ -206,17 +204,6 @@ def test_the_list_of_rows_replaces_no_file_of_others(tmp_path, caplog):
     prepare(path, tmp_path / "out.sqlite")
     assert (tmp_path / "out.left-out.csv").read_text() == "mine\n"
     assert "the table bad_rows of" in caplog.text
-
-
-@pytest.mark.parametrize(("text", "expected"), [("15%", 0.15), ("0.15", 0.15), ("0", 0), ("100 %", 1)])
-def test_shares(text, expected):
-    assert share(text) == expected
-
-
-@pytest.mark.parametrize("text", ["15", "500", "-1", "nan", "x", "101%"])
-def test_numbers_that_are_no_shares(text):
-    with pytest.raises(ArgumentTypeError, match="a share from 0 to 1"):
-        share(text)
 
 
 def test_spellings_of_a_label_are_one_also_after_an_interruption(tmp_path, monkeypatch, capsys):
