@@ -107,6 +107,12 @@ def modules():
 
 
 @cache  # several tests ask for those of all modules
+def nodes(path):
+    """Return all nodes of a module's code."""
+    return [*ast.walk(ast.parse(path.read_text(), str(path)))]
+
+
+@cache
 def imports(module, path):
     """Return the imports of a module, also inside functions and through ``import_module``."""
     return [*_imports(module, path)]
@@ -114,7 +120,7 @@ def imports(module, path):
 
 def _imports(module, path):
     is_package = path.name == "__init__.py"
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in nodes(path):
         place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -214,7 +220,7 @@ def test_modules_import_each_other_in_no_circle():
 def test_each_class_has_a_name_of_its_own():
     places: dict[str, list[str]] = {}
     for _, path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     shared = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
@@ -312,9 +318,11 @@ def test_a_module_is_imported_with_the_extra_that_it_needs_alone(extra, tmp_path
 def test_the_extra_of_each_package_brings_it():
     """EXTRAS says which extra to install for an import; its packages, and those of the core, are read from metadata."""
 
+    distributions = packages_distributions()
+
     def brought_by(*extras):
         names = {package.metadata["Name"] for package in packages(extras)}
-        return {module for module, of in packages_distributions().items() if names & {*of}}
+        return {module for module, of in distributions.items() if names & {*of}}
 
     imported = {one.target.split(".")[0] for module, path in modules() for one in imports(module, path)}
     foreign = imported - {*sys.stdlib_module_names, PACKAGE, *brought_by()}

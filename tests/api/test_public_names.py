@@ -65,6 +65,7 @@ def test_the_user_s_script_measures_a_model(trained, capsys):
     assert capsys.readouterr().out.split()[:3] == ["@1", "@3", "@5"]
 
 
+@pytest.mark.full
 def test_the_user_s_script_trains_and_exports_both_models(tmp_path, capsys):
     texts, Y = documents(200)
     labels = [[NAMES[label] for label in row.indices] for row in Y]

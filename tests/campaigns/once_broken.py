@@ -28,11 +28,12 @@ _SEQUENCES = (
 def cases() -> Iterator[Case]:
     """Return all of them; a campaign begins with these."""
     for encoding in _NO_TEXT_ENCODINGS:
-        for command in ("prepare", "predict", "sequences.prepare"):
-            yield Case(command, arguments(command, "--encoding", encoding))
+        yield Case("prepare", arguments("prepare", "--encoding", encoding))
+    for command in ("predict", "sequences.prepare"):
+        yield Case(command, arguments(command, "--encoding", "zlib"))
     for server in _SERVERS:
         yield Case("predict", ("{in}/data.csv", "--server", server, "-o", "{out}/labels.csv"))
-        yield Case("predict", ("-q", "word1", "--server", server))
+    yield Case("predict", ("-q", "word1", "--server", "ftp://a"))
     yield from _rows_without_an_end()
     yield from _full_disks()
     yield from _closed_folders()
@@ -41,7 +42,8 @@ def cases() -> Iterator[Case]:
     for part, kind in itertools.product(_PARTS, ("empty", "half", "one byte flipped", "a folder")):
         bad = ((f"model/{part}", kind, f"text-model/{part}"),)
         yield Case("predict", ("-m", "{out}/model", "-q", "word1 word2"), bad, model="text-model")
-        yield Case("explain", ("-m", "{out}/model", "word1 word2"), bad, model="text-model")
+        if kind == "half":
+            yield Case("explain", ("-m", "{out}/model", "word1 word2"), bad, model="text-model")
     yield Case("labels.remove", ("{in}/lines/many names", "-m", "{in}/kept-model", "-o", "{out}/new"))
     for command in _READERS:
         yield Case(command, arguments(command, "-o", "{out}/a\x1b[31mb\n.npz"))

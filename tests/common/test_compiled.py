@@ -118,6 +118,7 @@ scale_rows(0, 1, np.array([0, 1]), np.zeros(1, np.float32), np.zeros(1, np.float
 """
 
 
+@pytest.mark.full
 def test_command_lines_announce_compiling(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "xmc_tf", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}

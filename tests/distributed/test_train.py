@@ -85,7 +85,7 @@ def test_two_ranks_train_in_bfloat16_what_one_trains(corpus, uninterrupted):
     assert np.abs(two - uninterrupted.encode(texts)).max() > 1e-5  # it is another precision
 
 
-STARTS = [pytest.param(partial(mpiexec, imported=True), id="mpi"), pytest.param(horovodrun, id="gloo")]
+MPI = partial(mpiexec, imported=True)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,9 @@ def table(corpus):
     return write_table(corpus / "data.csv", documents(200, 2))
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(
+    "start", [pytest.param(MPI, id="mpi", marks=pytest.mark.full), pytest.param(horovodrun, id="gloo")]
+)
 def test_ranks_fine_tune_an_encoder_on_a_table(start, corpus, table, tmp_path):
     """Rank 0 alone once removed the work folder, which all ranks must do: the summary was lost, or MPI waited."""
     model, report = tmp_path / "model", tmp_path / "report"
@@ -137,7 +139,9 @@ def trained_on(table, folder, launcher):
 
 
 @pytest.mark.parametrize("kind", ["texts", pytest.param("features", marks=pytest.mark.full)])
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(
+    "start", [pytest.param(MPI, id="mpi"), pytest.param(horovodrun, id="gloo", marks=pytest.mark.full)]
+)
 def test_ranks_train_on_a_table_the_linear_model_of_one_process(start, kind, of_one_process, tmp_path):
     expected, table = of_one_process(kind)
     run, *found = trained_on(table, tmp_path, start)

@@ -32,6 +32,18 @@ PAGES = [page for page in examples.pages() if page not in IN_TEST_PAGES | {READM
 PAGES = [page for page in PAGES if any(block.language in examples.RUN for block in blocks(page))]
 DOCSTRINGS = {"xmc_tf": xmc_tf.__doc__} | {name: docstring(value) for name, value in documented().items()}
 DOCSTRINGS = {name: text for name, text in DOCSTRINGS.items() if [*examples.of_docstring(name, text)]}
+# What takes longest, and is tested elsewhere: examples that export or train with an encoder, and those of servers.
+LONG = ["Client", "Model.export", "TrainingRun", "XTransformer.export", "XTransformer.train", "serving"]
+
+
+def often_or_full(names, title=str):
+    """Return parameters of a test, those that take longest with the mark of make test-all."""
+    return [
+        pytest.param(one, id=title(one), marks=[pytest.mark.full] if title(one).removeprefix("xmc_tf.") in LONG else [])
+        for one in names
+    ]
+
+
 # What the examples say, and what is used instead: an encoder that needs no network, tables that fit.
 INSTEAD = {
     "FOLDER-OR-HUB-NAME": "encoder",
@@ -128,7 +140,7 @@ def _without_numbers(line):
     return re.sub(r"(?<!@)\b\d[\d.,]*", "N", " ".join(line.split()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", often_or_full(PAGES, lambda page: page.stem))
 def test_a_page_runs(page, folder, renew):
     with answering(folder, page.read_text(encoding="utf-8")) as url:
         outputs = list(run_page(page, reader_in(folder, **{SERVER: url})))
@@ -147,7 +159,7 @@ class Checker(doctest.OutputChecker):
         return super().check_output(want.replace("…", "..."), got, flags)
 
 
-@pytest.mark.parametrize("name", DOCSTRINGS)
+@pytest.mark.parametrize("name", often_or_full(DOCSTRINGS))
 def test_the_example_of_a_docstring_runs(name, folder):
     if name.startswith("xmc_tf.XRLinear"):
         (folder / "model").rename(folder / "other")

@@ -215,7 +215,9 @@ def test_half_precision_gives_float32(architecture):
     assert all(one.dtype == tf.float32 for one in encoder.variables)
 
 
-@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "modernbert"])
+@pytest.mark.parametrize(
+    "architecture", ["bert", *(pytest.param(one, marks=pytest.mark.full) for one in ("deberta-v2", "modernbert"))]
+)
 def test_bfloat16_agrees_within_its_precision(architecture):
     encoder = perturbed(tiny_encoder(architecture, pooling="mean"))
     encoder.config = encoder.config.with_dropout(0.0)

@@ -301,6 +301,7 @@ def test_saved_and_loaded_again_it_is_the_same(tmp_path):
     assert tokenizer("bert").fingerprint != tokenizer("bert-cased").fingerprint
 
 
+@pytest.mark.full
 def test_the_graph_survives_saving(tmp_path):
     module = twin("xlnet", LENGTH)
     tf.saved_model.save(module, str(tmp_path), signatures=module.windows.get_concrete_function())

@@ -94,6 +94,7 @@ def test_features_of_long_and_hard_texts(sublinear_tf, norm, ngram_max):
         assert_same_features(tfidf, texts)
 
 
+@pytest.mark.full
 def test_every_character_also_beside_a_sigma():
     letters = [chr(code).encode() for code in range(NR_CHARACTERS) if not 0xD800 <= code < 0xE000]
     sigma = "aΣ".encode()

@@ -86,6 +86,7 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tokenized, tmp_path, c
     assert {name for best in some for name, _ in best} == {"music", "travel"}
 
 
+@pytest.mark.full
 def test_a_corrected_table_repeats_the_stages_that_depend_on_it(multi, tiny, tmp_path, caplog):
     """With the work folder of an earlier training, the model is that of a training without it."""
     caplog.set_level("INFO")

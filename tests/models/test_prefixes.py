@@ -51,6 +51,7 @@ def test_long_answers_have_all_labels_once_in_descending_order(trained):
         assert (np.diff(found.data[first:last]) <= 0).all()
 
 
+@pytest.mark.full
 def test_the_exported_model_gives_the_same_long_answers(trained, tmp_path):
     model, texts = trained
     assert np.diff(assert_export_answers(model, tmp_path / "1", texts, only_topk=70).indptr).max() > 30

@@ -65,8 +65,8 @@ def test_labels_of_a_text_without_a_known_word_are_as_probable_as_frequent(model
         assert model.best(UNKNOWN, **threshold) == [[]] * len(UNKNOWN)
     assert model.best([f"{text} label 3" for text in UNKNOWN[:2]], k=1) == model.best(["label 3"] * 2, k=1)
     short = [*cut(some_documents(30, 2)[0], 4), "the of", *UNKNOWN]
-    for version, options in enumerate(({}, {"min_precision": 0.5}), start=1):
-        assert_export_answers(model, tmp_path / "served" / str(version), short, **options)
+    options = {} if model.evidence.names is None else {"min_precision": 0.5}  # one export of each model is enough
+    assert_export_answers(model, tmp_path / "served" / "1", short, **options)
 
 
 def test_the_rankers_scores_stay_those_of_pecos(model):

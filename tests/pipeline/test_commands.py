@@ -270,6 +270,7 @@ def test_vectors_in_a_file(corpus, frozen, tmp_path):
     refused(r"ends in \.npy(.|\n)*received: \.csv", encode.main, [*flags, "-o", str(tmp_path / "E.csv")])
 
 
+@pytest.mark.full
 def test_the_shell(frozen):
     code, out, err = shell("predict", "-m", frozen.folder, "-q", "harbour harbours", "-k", 1)
     assert (code, "harbour 1" in out) == (0, True), err

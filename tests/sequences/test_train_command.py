@@ -43,7 +43,7 @@ def metrics(folder):
 @pytest.mark.parametrize(
     ("model", "more"),
     [
-        ("bert4rec", {"n_epochs": 45, "eval_steps": 150}),
+        pytest.param("bert4rec", {"n_epochs": 45, "eval_steps": 150}, marks=pytest.mark.full),
         ("sasrec", {"loss": "sampled", "negatives": 20, "n_epochs": 12}),
     ],
 )

@@ -21,7 +21,7 @@ from xmc_tf.sequences.train import main
 pytest.importorskip("tensorflow")  # which the commands load when they start to train
 
 
-@pytest.fixture(scope="module", params=["bert4rec", "sasrec"])
+@pytest.fixture(scope="module", params=[pytest.param("bert4rec", marks=pytest.mark.full), "sasrec"])
 def trained(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     prepare([markov_table(folder / "i.csv", users=80, length=8, items=20)], folder / "data")

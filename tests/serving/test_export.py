@@ -212,6 +212,7 @@ def test_a_model_that_reads_features_is_asked_with_features(tmp_path):
     assert [name.decode() for name in out["names"].numpy()[0]] == [str(label) for label in out["labels"].numpy()[0]]
 
 
+@pytest.mark.full
 def test_weights_are_written_in_blocks_and_read_as_one(model, tmp_path, monkeypatch, local):
     monkeypatch.setattr(streamed, "BLOCK_BYTES", 100)
     export_model(model.export_parts(), tmp_path / "1", PredictionOptions(only_topk=5, beam_size=8))
