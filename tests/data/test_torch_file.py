@@ -65,6 +65,14 @@ def test_types_and_strides(dtype, tmp_path):
     assert not found["whole"].flags.writeable
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), max_size=4))
+def test_any_dictionary_comes_back(tmp_path_factory, shapes):
+    content = {f"t{n}": np.random.default_rng(n).random(shape).astype(np.float32) for n, shape in enumerate(shapes)}
+    found = written(tmp_path_factory.mktemp("t") / "x.bin", torch_zip(content))
+    assert list(found) == list(content)
+    assert all(np.array_equal(found[name], one) for name, one in content.items())
+
+
 class Hostile:
     """What a pickle executes when it is loaded in the usual way."""
 

@@ -102,3 +102,12 @@ def test_no_texts_are_no_rows():
     rows = tfidf.transform([])
     assert rows.shape == (0, 3)
     assert rows.dtype == np.float32
+
+
+def test_long_work_shows_progress(monkeypatch, capsys):
+    monkeypatch.setattr("xmc_tf.common.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+    texts = random_corpus(100, seed=7)
+    Tfidf.fit(texts).transform(texts)
+    shown = capsys.readouterr().err
+    assert "TF-IDF: counting words: 100%, 100 of 100 documents" in shown
+    assert "TF-IDF: weighing words: 100%, 100 of 100 documents" in shown

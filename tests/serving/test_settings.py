@@ -35,6 +35,13 @@ def test_batching_and_monitoring():
     assert monitoring[1] in (SETTINGS / "prometheus.yml").read_text()
 
 
+def test_the_session():
+    session = text_format.Parse((SETTINGS / "session.config").read_text(), ConfigProto())
+    assert session.intra_op_parallelism_threads == 1
+    assert session.inter_op_parallelism_threads == -1  # all in the thread of the request
+    assert session.experimental.executor_type == "SINGLE_THREADED_EXECUTOR"
+
+
 def test_the_command_line_names_files_that_are_there(tmp_path):
     # A stand-in that tells its flags.
     server = tmp_path / "tensorflow_model_server"
