@@ -319,10 +319,13 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
     require("tensorflow")  # which brings what downloads and reads encoders
     if (work / "encoder" / "stage.json").exists():
         return  # an earlier run of this command has copied it
+    from xmc_tf.encoder.sentence_transformers import check_folder
     from xmc_tf.encoder.sources import check_available
 
     first = recipe.first_level
-    check_available(first.init_model_dir or first.model_shortcut, first.cache_dir)
+    name = first.init_model_dir or first.model_shortcut
+    check_available(name, first.cache_dir)
+    check_folder(name, first.pooling, first.prompt, first.prompt_name)
 
 
 def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:

@@ -8,11 +8,11 @@ from onnx import numpy_helper
 from tests.encoder.tiny import CASES, documents, perturbed, shared_encoder, tiny_encoder
 from tests.refusals import refused
 from xmc_tf.encoder.network.config import ACTIVATIONS
+from xmc_tf.encoder.network.modules import POOLINGS
 from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
 from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, open_session, write_encoder
 from xmc_tf.encoder.onnx.graph import Graph
 from xmc_tf.encoder.onnx.network import GraphOperations, GraphWeights
-from xmc_tf.encoder.reading import POOLINGS
 
 pytestmark = pytest.mark.full
 

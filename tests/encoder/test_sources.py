@@ -133,8 +133,8 @@ def test_pooling_as_the_files_say(bert_folder):
         sentence_transformers_files(bert_folder, modes)
         assert Encoder.load(bert_folder).pooling == pooling
     assert Encoder.load(bert_folder, pooling="max").pooling == "max"
-    sentence_transformers_files(bert_folder, {"pooling_mode_mean_sqrt_len_tokens": True})
-    refused("unsupported pooling", Encoder.load, bert_folder)
+    sentence_transformers_files(bert_folder, {"pooling_mode": "median"})
+    refused("pooling_mode 'median'|\\['median'\\] is not supported", Encoder.load, bert_folder)
     assert Encoder.load(bert_folder, pooling="mean").pooling == "mean"
     refused("unknown pooling 'sum'", Encoder.load, bert_folder, pooling="sum")
 
@@ -234,6 +234,8 @@ def test_a_name_in_the_cache_loads_offline(offline, tmp_path):
     assert encoder.pooling == "mean"
     assert TextTokenizer.load("somebody/tiny", cache_dir=str(tmp_path)).pad_id == 3
     shutil.rmtree(snapshot / "1_Pooling")
+    refused("1_Pooling/config.json is missing", Encoder.load, "somebody/tiny", cache_dir=str(tmp_path))
+    (snapshot / "modules.json").unlink()
     assert Encoder.load("somebody/tiny", cache_dir=str(tmp_path)).pooling == "pooler"
     (snapshot / "model.safetensors").unlink()
     refused("there is no encoder 'somebody/tiny'", Encoder.load, "somebody/tiny", cache_dir=str(tmp_path))

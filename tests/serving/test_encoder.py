@@ -1,5 +1,6 @@
 """An exported model with an encoder: text to labels in one graph, as the fine-tuned model itself predicts."""
 
+import shutil
 from dataclasses import replace
 from unittest import mock
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.encoder.folders import add_modules, dense
 from tests.pipeline.corpus import run_train, texts_and_labels
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.refusals import refused
@@ -14,6 +16,7 @@ from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.fusion import hidden_labels
 from xmc_tf.fusion.weighted_numbers import NAMES
 from xmc_tf.matcher.matcher import Matcher
@@ -22,6 +25,7 @@ from xmc_tf.models.saved_model import parts_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.serving.local import LocalModel
+from xmc_tf.tree import show
 
 pytestmark = pytest.mark.full
 
@@ -71,6 +75,31 @@ def test_embeddings_can_be_requested(trained, served, corpus):
     found = LocalModel(served).ask(texts, "embed")["embedding"]
     np.testing.assert_allclose(found, trained.encode(texts), atol=1e-5)
     assert LocalModel(served).ask([], "embed")["embedding"].shape == (0, 16)
+
+
+def test_modules_and_prompt_of_an_encoder_reach_the_model_and_its_exports(corpus, tmp_path, capsys):
+    encoder = shutil.copytree(corpus / "encoder", tmp_path / "encoder")
+    add_modules(encoder, {"pooling_mode": "mean"}, [dense(16, 6), None], {"prompts": {"document": "word: "}})
+    flags = ("--model-shortcut", encoder, "--train-layers", 1, "--work-dir", tmp_path / "work")
+    model = run_train(corpus, tmp_path / "m", *flags)
+    capsys.readouterr()
+    show.main([str(model.folder)])
+    assert "encoder: pooling mean, dense 16 > 6, prompt 'word: '" in capsys.readouterr().out
+    moved = model.tensorflow_encoder.weights["after.0.kernel"] - Encoder.load(encoder).weights["after.0.kernel"]
+    assert np.abs(moved).max() > 1e-5, "fine-tuning trains the Dense module"
+    texts = texts_of(corpus)[-20:]
+    expected = model.encode(texts)
+    assert expected.shape == (20, 6)
+    model.tokenizer = TextTokenizer.load(corpus / "encoder")
+    assert np.abs(model.encode(texts) - expected).max() > 1e-3, "the prompt counts"
+    model = XTransformer.load(model.folder)
+    model.export_onnx(tmp_path / "onnx")
+    np.testing.assert_allclose(XTransformer.load(tmp_path / "onnx").encode(texts), expected, atol=1e-5)
+    export.main(["-m", str(model.folder), "-o", str(tmp_path / "served" / "1"), "-k", "5", "-b", "8"])
+    served = LocalModel(tmp_path / "served" / "1")
+    np.testing.assert_allclose(served.ask(texts, "embed")["embedding"], expected, atol=1e-5)
+    answers = served.ask(texts)
+    assert_same(answers["labels"], answers["scores"], model.predict(texts, only_topk=5, beam_size=8, threads=1))
 
 
 def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):

@@ -81,7 +81,7 @@ def encode_windows(
 def frozen_states(
     encoder: "Encoder", store: TokenStore, windows: np.ndarray, progress: Progress | None = None
 ) -> np.ndarray:
-    """Return the output of the encoder's frozen layers for the tokens of some windows: [tokens, dim]."""
+    """Return the output of the encoder's frozen layers for the tokens of some windows: [tokens, width]."""
     lengths = store.lengths[windows].astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     parts, places = [], []
@@ -91,7 +91,7 @@ def frozen_states(
         places.append((starts[batch][:, None] + np.arange(mask.shape[1]))[mask > 0])
         if progress is not None:
             progress.add(len(batch))
-    out = np.empty((int(lengths.sum()), encoder.dim), parts[0].dtype)
+    out = np.empty((int(lengths.sum()), encoder.config.width), parts[0].dtype)
     for place, part in zip(places, parts, strict=True):
         out[place] = part
     return out

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,10 +16,11 @@ from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
+from xmc_tf.encoder.network.modules import LAYER, Modules
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.precision import DTYPES, check_precision
-from xmc_tf.encoder.reading import check_pooling, checked_pooling, random_weights, read_encoder, write_pooling
+from xmc_tf.encoder.reading import check_pooling, random_weights, read_encoder, write_modules
 from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
@@ -28,23 +30,23 @@ _ON_CPU, _ON_GPU = 4096, 32768
 class Encoder(tf.Module):
     """A pre-trained transformer with pooling, which maps token ids to one embedding per document."""
 
-    def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
+    def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], modules: Modules) -> None:
         super().__init__(name="encoder")
-        self.config = config
-        self.listed_weights = config.architecture.weights(config)
+        self.config, self.modules = config, modules.checked(config)
+        self.listed_weights = [*config.architecture.weights(config), *modules.weights()]
         self.weights = {
             weight.name: tf.Variable(values[weight.name], name=weight.name.replace(".", "_"), dtype=tf.float32)
             for weight in self.listed_weights
         }
         self.architecture, self.vocabulary_size = config.architecture.name, config.vocabulary
-        self.pooling = checked_pooling(config.architecture.pooling if pooling == "auto" else pooling, config)
-        self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
+        self.pooling, self.dim = modules.pooling, modules.width(config)
+        self.max_length, self.pad_id = config.max_length, config.pad_id
         self.precision = "off"
         self.frozen_layers: int | None = None  # number of lower layers that are frozen, with the embeddings
         self._graphs: dict[tuple, Any] = {}
 
     def __repr__(self) -> str:
-        return f"Encoder({self.architecture}, {self.dim} wide, pooling {self.pooling})"
+        return f"Encoder({self.architecture}, {self.dim} wide, {self.modules})"
 
     @classmethod
     def load(
@@ -57,17 +59,17 @@ class Encoder(tf.Module):
     ) -> Self:
         """Load an encoder from a name on the hub, or from a folder written by transformers, PECOS or ``save``."""
         check_not_forked("an encoder")
-        config, values, pooling = read_encoder(name_or_folder, pooling, cache_dir)
+        config, values, modules = read_encoder(name_or_folder, pooling, cache_dir)
         config = config.with_dropout(hidden_dropout_prob)
         # Random: a pooler or a mask that the files lack and nothing reads.
-        return cls(config, random_weights(config, 0, values), pooling)
+        return cls(config, random_weights(config, 0, values), modules)
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
         """Return an encoder with random weights for a configuration from ``config.json`` or transformers."""
         check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else parse_config(config)
-        return cls(own, random_weights(own, seed), pooling)
+        return cls(own, random_weights(own, seed), Modules(own.architecture.pooling if pooling == "auto" else pooling))
 
     def __call__(
         self,
@@ -101,13 +103,13 @@ class Encoder(tf.Module):
         net = Forward(config, self.weights, layout, operations, dtype)
         first = self.frozen_layers or 0
         if ids.dtype.is_floating:
-            rows = tf.cast(layout.pack(tf.reshape(ids, [-1, self.dim])), tf.float32)
+            rows = tf.cast(layout.pack(tf.reshape(ids, [-1, config.width])), tf.float32)
         elif training and self.frozen_layers is not None:
             frozen = Forward(config, self.weights, layout, Operations(config.activation, config.epsilon), dtype)
             rows = tf.stop_gradient(frozen.lower_states(frozen.without_padding(tf.cast(ids, tf.int32)), first))
         else:
             rows = net.lower_states(net.without_padding(tf.cast(ids, tf.int32)), first)
-        embeddings = net.pooled(net.upper_states(rows, first), self.pooling)
+        embeddings = net.pooled(net.upper_states(rows, first), self.modules)
         return tf.ensure_shape(embeddings, [ids.shape[0], self.dim])
 
     def freeze(self, train_layers: str) -> None:
@@ -116,7 +118,7 @@ class Encoder(tf.Module):
         self._graphs.clear()
 
     def frozen_states(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the output of the frozen layers, in the number format of matrix products: [documents, tokens, dim]."""
+        """Return the output of the frozen layers, in the format of matrix products: [documents, tokens, width]."""
         key = "frozen", self.precision
         if key not in self._graphs:
             specs = [tf.TensorSpec([None, None], tf.int32)] * 2
@@ -137,7 +139,7 @@ class Encoder(tf.Module):
         key = training, self.precision, dtype
         if key not in self._graphs:
             padded = tf.TensorSpec([None, None], tf.int32)
-            given = tf.TensorSpec([None, None, self.dim], dtype) if dtype.is_floating else padded
+            given = tf.TensorSpec([None, None, self.config.width], dtype) if dtype.is_floating else padded
             specs = [given, padded] + [tf.TensorSpec([2], tf.int64)] * training
 
             def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
@@ -174,13 +176,21 @@ class Encoder(tf.Module):
         return tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
-            if (not weight.unused or (self.pooling == "pooler" and weight.name.startswith("pooler.")))
+            if (not weight.unused or ("pooler" in self.modules.poolings and weight.name.startswith("pooler.")))
             and not self.is_frozen(weight.name)
         )
 
     def is_frozen(self, name: str) -> bool:
         frozen = self.frozen_layers
-        return frozen is not None and self.config.architecture.is_frozen(name, frozen)
+        if frozen is None or name.startswith(LAYER):
+            return False
+        return self.config.architecture.is_frozen(name, frozen)
+
+    def leave_out_prompt(self, nr_tokens: int) -> None:
+        """Exclude the first tokens of documents, those of a prompt, from pooling if the encoder was trained so."""
+        if not self.modules.pools_prompt:
+            self.modules = dataclasses.replace(self.modules, nr_left_out=nr_tokens)
+            self._graphs.clear()
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
         """Raise an InputError if the tokenizer has more tokens than the encoder."""
@@ -199,7 +209,7 @@ class Encoder(tf.Module):
         self.config.write(folder)
         values = {name: variable.numpy() for name, variable in self.weights.items()}
         save_weights(folder / SAFETENSORS, self.listed_weights, values)
-        write_pooling(folder, self.pooling, self.config)
+        write_modules(folder, self.modules, self.config)
 
 
 def _drawn_seed() -> tf.Tensor:

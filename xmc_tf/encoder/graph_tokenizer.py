@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
 from tokenizers import Tokenizer
 
-from xmc_tf.data.windows import WindowOptions, window_bounds
+from xmc_tf.data.windows import WindowOptions
 from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,
@@ -34,10 +34,9 @@ _SPACE = 0x20
 class GraphTokenizer(tf.Module):
     """A tokenizer made of TensorFlow ops, which turns strings into padded ids and a mask."""
 
-    def __init__(
-        self, backend: Tokenizer, before: list[int], behind: list[int], reading: WindowOptions, pad_id: int
-    ) -> None:
+    def __init__(self, of: Any, reading: WindowOptions) -> None:  # of a TextTokenizer
         super().__init__(name="tokenizer")
+        backend, self._prompt, self._nr_of_prompt = of.backend, of.prompt, of.nr_of_prompt
         config = json.loads(backend.to_str())
         kind = config["model"]["type"]
         if kind not in _MODELS:
@@ -46,10 +45,10 @@ class GraphTokenizer(tf.Module):
         self._raw = SpecialTokens([token for token in added if not token["normalized"]])
         with tf.device("CPU:0"):
             self._model = _MODELS[kind](backend, config)
-        self._before, self._behind = tuple(before), tuple(behind)
-        self._limit, self._most = reading.max_length - len(before) - len(behind), reading.max_windows
-        self._pad_id = pad_id
-        self._check(backend)
+        self._before, self._behind, self._pad_id = tuple(of.before), tuple(of.behind), of.pad_id
+        self._limit = reading.max_length - len(of.before) - len(of.behind) - of.nr_of_prompt
+        self._most = reading.max_windows
+        self._check(of, reading)
 
     @property
     def modules_to_save(self) -> list[tf.Module]:
@@ -65,14 +64,18 @@ class GraphTokenizer(tf.Module):
         """Return the ids and mask of ``__call__``, and the text number of each window (int64, ascending)."""
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
-            ids, rows = self._model(self._raw.mark(decode(texts)), self._most * self._limit)
+            texts = tf.strings.join([self._prompt, texts]) if self._prompt else texts
+            ids, rows = self._model(self._raw.mark(decode(texts)), self._nr_of_prompt + self._most * self._limit)
             splits = splits_of(rows, nr_rows)
-            first, sizes, text = splits[:-1], splits[1:] - splits[:-1], tf.range(nr_rows)
+            start, sizes, text = splits[:-1], splits[1:] - splits[:-1], tf.range(nr_rows)
+            of_prompt = tf.minimum(sizes, self._nr_of_prompt)
+            first, sizes = start + of_prompt, sizes - of_prompt
             if self._most == 1:
                 sizes = tf.minimum(sizes, self._limit)
             else:
                 first, sizes, text = self._fold(first, sizes)
-            return *self._padded(ids, first[:, None], sizes[:, None]), text
+                start, of_prompt = tf.gather(start, text), tf.gather(of_prompt, text)
+            return *self._padded(ids, *(one[:, None] for one in (start, of_prompt, first, sizes))), text
 
     def _fold(self, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Split texts like `window_bounds`; return the first token, the length and the text of each window."""
@@ -84,27 +87,31 @@ class GraphTokenizer(tf.Module):
         low, high = number * kept // counts, (number + 1) * kept // counts
         return tf.gather(first, text) + low, high - low, text
 
-    def _padded(self, ids: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Add special tokens and padding to windows; return ids and mask. ``first`` and ``sizes`` are [n, 1]."""
+    def _padded(
+        self, ids: tf.Tensor, start: tf.Tensor, of_prompt: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Add special tokens, prompt and padding to windows; return ids and mask. All but ``ids`` are [n, 1].
+
+        A window has ``of_prompt`` tokens from ``start`` on, and ``sizes`` tokens from ``first`` on.
+        """
+        whole = of_prompt + sizes
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
-        longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
+        longest = tf.reduce_max(tf.concat([[[0]], whole], axis=0), axis=0)
         place = tf.range(nr_before + longest[0] + nr_behind)[None]
-        end = nr_before + sizes
+        end, inner = nr_before + whole, place - nr_before
         # The token at each place: before the text, of it, after it, or padding.
         at = tf.where(place < end + nr_behind, count + nr_before + place - end, count + nr_before + nr_behind)
-        at = tf.where(place < end, first + place - nr_before, at)
+        at = tf.where(place < end, tf.where(inner < of_prompt, start + inner, first + inner - of_prompt), at)
         at = tf.where(place < nr_before, count + place, at)
         mask = tf.cast(place < end + nr_behind, tf.int32)
         return tf.gather(tf.concat([ids, extra], axis=0), at), mask
 
-    def _check(self, backend: Tokenizer) -> None:
+    def _check(self, of: Any, reading: WindowOptions) -> None:
         """Compare the ids with the original tokenizer's on difficult texts, because many tokenizers are customized."""
         ids, mask, texts = (one.numpy() for one in self.windows(tf.constant(_PROBES)))
         for number, text in enumerate(_PROBES):
-            inner = backend.encode(text, add_special_tokens=False).ids
-            bounds = window_bounds(len(inner), self._limit, self._most)
-            expected = [[*self._before, *inner[low:high], *self._behind] for low, high in bounds]
+            expected = [window.tolist() for window in of.windows([text], reading)[0]]
             rows = zip(ids[texts == number], mask[texts == number], strict=True)
             found = [row[seen > 0].tolist() for row, seen in rows]
             if found != expected:

@@ -51,11 +51,14 @@ class EncoderSource:
 
     def read(self, file: str) -> bytes | None:
         """Return the content of a small file, or None if there is no such file."""
-        if self.folder is not None:
-            path = self.folder / file
-            return path.read_bytes() if path.is_file() else None
-        found = self._cached(file)
+        found = self.path_of(file)
         return found.read_bytes() if found else None
+
+    def path_of(self, file: str) -> Path | None:
+        """Return the path of a file, downloaded if needed, or None if there is no such file."""
+        if self.folder is not None:
+            return self.folder / file if (self.folder / file).is_file() else None
+        return self._cached(file)
 
     def weight_paths(self) -> list[Path]:
         """Return the paths of the weight files; safetensors is preferred to the other formats."""

@@ -18,6 +18,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import parse_json
 from xmc_tf.data.tokens import Tokens
 from xmc_tf.data.windows import WindowOptions, window_bounds
+from xmc_tf.encoder.sentence_transformers import maximum_length, read_prompt, write_prompt
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
 from xmc_tf.store.checksums import verify
 
@@ -98,9 +99,13 @@ class TokenMemory(Protocol):
 class TextTokenizer:
     memory: TokenMemory | None = None
     """Where tokens are looked up before texts are tokenized."""
+    made_for: int | None = None
+    """Maximum number of tokens that the encoder was trained for, if its folder says so."""
 
-    def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object]) -> None:
+    def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object], prompt: str = "") -> None:
         self.backend, self.pad_id, self._save = backend, pad_id, save
+        self.prompt = prompt  # before each text; tokens of the text fill the rest of the maximum length
+        self.nr_of_prompt = len(backend.encode(prompt, add_special_tokens=False).ids) if prompt else 0
         vocabulary = self.backend.get_vocab()
         self.vocabulary_size = max(vocabulary.values()) + 1
         if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # ids take memory later on
@@ -110,23 +115,33 @@ class TextTokenizer:
                 received=f"{self.vocabulary_size - 1:,}", fix="correct tokenizer.json, or copy it again",
             )  # fmt: skip
         # Equal for tokenizers that produce the same ids.
-        self.fingerprint = hashlib.sha256(backend.to_str().encode()).hexdigest()[:32]
+        self.fingerprint = hashlib.sha256((backend.to_str() + prompt).encode()).hexdigest()[:32]
         self.before, self.behind = _frame(self.backend)
         self._nr_special = len(self.before) + len(self.behind)
 
     @classmethod
-    def of(cls, tokenizer: Any) -> Self:
+    def of(cls, tokenizer: Any, prompt: str = "") -> Self:
         """Return a tokenizer that produces the same ids as a fast tokenizer of transformers."""
-        return cls(*_of_transformers(tokenizer))
+        return cls(*_of_transformers(tokenizer), prompt)
 
     @classmethod
-    def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
-        """Load a tokenizer from a name on the hub, a folder, or a PECOS folder with ``text_tokenizer`` inside."""
+    def load(
+        cls, name_or_folder: str | Path, *, cache_dir: str = "", prompt: str | None = None,
+        prompt_name: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Load a tokenizer from a name on the hub, a folder, or a PECOS folder with ``text_tokenizer`` inside.
+
+        ``prompt`` is put before each text; by default, the folder's prompt of the name ``prompt_name``, or that for
+        documents.
+        """
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         verify(source.folder, skip=WEIGHT_ENDINGS)
+        prompt = read_prompt(source, prompt, prompt_name)
         with _failures_as_errors():
             try:
-                return cls(*(_read_main_file(source) or _of_transformers(auto_tokenizer(source))))
+                out = cls(*(_read_main_file(source) or _of_transformers(auto_tokenizer(source))), prompt)
+                out.made_for = maximum_length(source, out.lowers)
+                return out
             except InputError:
                 raise
             except ImportError as error:
@@ -150,16 +165,18 @@ class TextTokenizer:
     ) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the int32 ids of each window with special tokens, in text order, and each text's number of windows."""
         self.check_max_length(reading.max_length)
-        limit, most = reading.max_length - self._nr_special, reading.max_windows
+        prompt, most = self.nr_of_prompt, reading.max_windows
+        limit = reading.max_length - self._nr_special - prompt
         found: list[np.ndarray] = []
         counts: list[int] = []
         iterator = iter(texts)
         while chunk := list(islice(iterator, _CHUNK)):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
-            for ids, tokens in self._tokens_of(decoded, most * limit):
-                bounds = window_bounds(len(ids), limit, most)
+            for ids, tokens in self._tokens_of(decoded, prompt + most * limit):
+                bounds = window_bounds(max(len(ids) - prompt, 0), limit, most)
                 counts.append(len(bounds))
-                found += [np.array([*self.before, *ids[low:high], *self.behind], np.int32) for low, high in bounds]
+                before, inner = [*self.before, *ids[:prompt]], ids[prompt:]  # each window begins with the prompt
+                found += [np.array([*before, *inner[low:high], *self.behind], np.int32) for low, high in bounds]
                 if truncation is not None:
                     truncation.add(tokens, len(ids), len(bounds))
         return found, np.array(counts, np.int32)
@@ -177,18 +194,31 @@ class TextTokenizer:
 
     def _computed(self, texts: list[str], limit: int) -> Iterator[Tokens]:
         # No settings of the tokenizer change, so that several threads may use it.
+        texts = [self.prompt + text for text in texts] if self.prompt else texts
         with _failures_as_errors():
             beginnings = [self._beginning(text, limit) for text in texts]
             encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
         for text, beginning, one in zip(texts, beginnings, encoded, strict=True):
             yield one.ids[:limit], len(one.ids) * len(text) / max(len(beginning), 1)
 
+    @property
+    def nr_before_text(self) -> int:
+        """Number of tokens before those of a text: special ones and a prompt's; 0 without a prompt."""
+        return len(self.before) + self.nr_of_prompt if self.prompt else 0
+
+    @property
+    def lowers(self) -> bool:
+        """Whether it converts texts to lower case."""
+        return self.backend.normalizer is not None and self.backend.normalizer.normalize_str("A") == "a"
+
     def check_max_length(self, max_length: int) -> None:
         """Raise an InputError if a maximum length cannot hold the special tokens and one other token."""
-        if max_length <= self._nr_special:
+        fixed, of_prompt = self._nr_special + self.nr_of_prompt, self.nr_of_prompt
+        if max_length <= fixed:
             raise InputError(
                 "the maximum length is too small for this tokenizer",
-                expected=f"{self._nr_special + 1} tokens or more, of which {self._nr_special} are special ones",
+                expected=f"{fixed + 1} tokens or more, of which {self._nr_special} are special ones"
+                + (f" and {of_prompt} those of the prompt" if of_prompt else ""),
                 received=str(max_length),
                 fix="choose a larger maximum length (truncate_length)",
             )
@@ -198,12 +228,13 @@ class TextTokenizer:
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)
-        frame = self.before, self.behind
-        return GraphTokenizer(self.backend, *frame, WindowOptions(max_length, max_windows), self.pad_id)
+        return GraphTokenizer(self, WindowOptions(max_length, max_windows))
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files to a folder, which may also contain the encoder."""
         self._save(Path(folder))
+        if self.prompt:
+            write_prompt(Path(folder), self.prompt)
 
     def _beginning(self, text: str, limit: int) -> str:
         """Return a prefix of the text that is long enough to determine its first ``limit`` tokens."""

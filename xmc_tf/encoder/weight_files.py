@@ -28,7 +28,7 @@ class WeightFiles:
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
         prefix = config.architecture.prefix
         self._layers = config.architecture.names_of(config).layer.partition(".")[0] + "."
-        arrays = (array for path in paths for array in _arrays_of(path))
+        arrays = (array for path in paths for array in arrays_of(path))
         self._read = {name.removeprefix(prefix): read for name, read in arrays}
 
     def __contains__(self, name: str) -> bool:
@@ -109,7 +109,7 @@ def listed_files(index: Path) -> list[str]:
     return sorted(set(listed.values()))
 
 
-def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+def arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield PyTorch's name for each array in a file, with a function that reads the array."""
     if path.suffix == ".bin":
         yield from _of_torch(path)

@@ -79,6 +79,13 @@ class MatcherParams(Params):
         "auto", choices=choices.POOLINGS,
         help="how token vectors become one embedding; auto: as the encoder was trained",
     )  # fmt: skip
+    prompt: str | None = param_field(
+        None,
+        help="text to put before each document and label name (default: the encoder's own for documents; empty: none)",
+    )  # fmt: skip
+    prompt_name: str | None = param_field(
+        None, help="name of the encoder's prompt to use, of those in config_sentence_transformers.json"
+    )
     train_layers: str = param_field(
         "all", parse=choices.train_layers,
         help="layers of the encoder to train: all, half, or a number of upper layers; the output of the others and of "
@@ -156,6 +163,10 @@ class MatcherParams(Params):
                         name, "does not fit head_precision bf16", expected=str(needed),
                         received=str(getattr(self, name)),
                     )  # fmt: skip
+        if self.prompt is not None and self.prompt_name is not None:
+            raise MisfitError(
+                "prompt_name", "does not go with prompt", expected="one of them", received=self.prompt_name
+            )
         if not self.model_shortcut and not self.init_model_dir:
             raise MisfitError(
                 "model_shortcut", "is empty", expected="the name or the folder of an encoder", received='""'

@@ -39,13 +39,14 @@ def with_frozen_layers(encoder: "Encoder", store: "TokenStore", stages: Stages, 
     computed = np.dtype(DTYPES[encoder.precision].as_numpy_dtype)
     stored = np.dtype(np.uint16) if encoder.precision == "bf16" else computed  # .npy files have no bfloat16
     tokens = int(store.lengths.sum(dtype=np.int64))
-    if not on_first_rank(stages.communicator, lambda: _fits(stages, name, tokens * encoder.dim * stored.itemsize)):
+    width = encoder.config.width
+    if not on_first_rank(stages.communicator, lambda: _fits(stages, name, tokens * width * stored.itemsize)):
         return store
 
     def make(folder: Path) -> Record:
         path, windows = folder / _FILE, np.minimum(np.arange(-(-len(store) // BLOCK) + 1) * BLOCK, len(store))
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.lengths, dtype=np.int64)])
-        blocks = RowBlocks(path, starts[windows], encoder.dim, np.diff(windows), stored, unit="windows")
+        blocks = RowBlocks(path, starts[windows], width, np.diff(windows), stored, unit="windows")
 
         def states(some: np.ndarray, progress: Progress) -> np.ndarray:
             # Batches do not cross blocks, so that a resumed run computes the same numbers.
@@ -61,7 +62,7 @@ def with_frozen_layers(encoder: "Encoder", store: "TokenStore", stages: Stages, 
 
         blocks.fill(states, stages.communicator)
         record = on_first_rank(stages.communicator, lambda: record_files(folder)[_FILE])
-        return {**record, "summary": f"{tokens:,} tokens × {encoder.dim}, {_megabytes(record['bytes'])}"}
+        return {**record, "summary": f"{tokens:,} tokens × {width}, {_megabytes(record['bytes'])}"}
 
     inputs = {"weights": _digest(encoder), "tokens": store.fingerprint, "precision": encoder.precision}
     stage = stages.run(name, make, inputs=inputs, by_all=True)

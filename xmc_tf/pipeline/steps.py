@@ -1,5 +1,6 @@
 """The steps of training. Each is a stage, defined by its inputs and the function that computes it."""
 
+import logging
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from xmc_tf.encoder import Encoder, TextTokenizer
 
 
+_LOG = logging.getLogger(__name__)
 FINE_TUNING = "fine-tuning"
 
 
@@ -82,15 +84,25 @@ class TrainingSteps:
             from xmc_tf.encoder import Encoder, TextTokenizer
 
             encoder = Encoder.load(name, pooling=first.pooling, cache_dir=first.cache_dir)
-            tokenizer = TextTokenizer.load(name, cache_dir=first.cache_dir)
+            tokenizer = TextTokenizer.load(
+                name, cache_dir=first.cache_dir, prompt=first.prompt, prompt_name=first.prompt_name
+            )
             encoder.check_tokenizer(tokenizer.vocabulary_size)
+            encoder.leave_out_prompt(tokenizer.nr_before_text)
+            length, made_for = self.recipe.reading.max_length, tokenizer.made_for
+            if made_for is not None and length > made_for:
+                said = "--truncate-length %s exceeds the %s tokens for which the encoder was made (max_seq_length)"
+                _LOG.warning(said, f"{length:,}", f"{made_for:,}")
             encoder.save(folder / "encoder")
             tokenizer.save(folder / "encoder")
-            summary = f"{encoder.architecture}, {encoder.dim} wide, pooling {encoder.pooling}"
+            said = f", prompt {tokenizer.prompt!r}" if tokenizer.prompt else ""
+            summary = f"{encoder.architecture}, {encoder.dim} wide, {encoder.modules}{said}"
             return {"dim": encoder.dim, "max_length": encoder.max_length, "summary": summary}
 
         files = on_first_rank(self.communicator, lambda: files_of(name))
-        stage = self.stages.run("encoder", make, inputs={"encoder": name, "files": files, "pooling": first.pooling})
+        asked = {one: value for one in ("prompt", "prompt_name") if (value := getattr(first, one)) is not None}
+        inputs = {"encoder": name, "files": files, "pooling": first.pooling, **asked}
+        stage = self.stages.run("encoder", make, inputs=inputs)
         if self.recipe.reading.max_length > stage.record["max_length"]:
             raise InputError(
                 "truncate_length exceeds the maximum length of the encoder",

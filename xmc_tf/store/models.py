@@ -17,6 +17,7 @@ ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "traini
 HIERARCHY, DOCUMENTS = "hierarchy", "documents"
 LABELS = "labels.txt"
 FUSION_HEADER = "fusion.json"  # in FUSION
+MODULES_FILE, PROMPTS_FILE = "pooling.json", "config_sentence_transformers.json"  # of encoders
 NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are not probabilities
 
 _PECOS_MODEL = "pecos.xmc.xlinear.model###XLinearModel"

@@ -17,7 +17,7 @@ from xmc_tf.data import load_matrix, load_names
 from xmc_tf.params import TfidfParams, add_flags, add_model_place, model_place
 from xmc_tf.store.checksums import MODEL_HEADER
 from xmc_tf.store.files import atomic_file
-from xmc_tf.store.models import FUSION, FUSION_HEADER, NO_PROBABILITIES
+from xmc_tf.store.models import ENCODER, FUSION, FUSION_HEADER, MODULES_FILE, NO_PROBABILITIES, PROMPTS_FILE
 from xmc_tf.store.outputs import check_output_path
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
@@ -171,7 +171,17 @@ def _about(model: Path) -> list[str]:
     header, scores = model / "features" / "params.json", _about_scores(model)
     params = TfidfParams.from_json(read_json(header).get("params", {})) if header.exists() else None
     features = [] if params is None else [f"features: {params.description}"]
-    return [*features, *([f"scores: {scores}"] if scores else [])]
+    return [*features, *_about_encoder(model / ENCODER), *([f"scores: {scores}"] if scores else [])]
+
+
+def _about_encoder(folder: Path) -> list[str]:
+    """Describe how a model's encoder makes embeddings: its pooling, the layers behind it, and the prompt of texts."""
+    if not (header := folder / MODULES_FILE).exists():
+        return []
+    content, file = read_json(header), folder / PROMPTS_FILE
+    prompt = read_json(file)["prompts"]["document"] if file.exists() else ""
+    dense = [f", dense {one['inputs']} > {one['outputs']}" for one in content.get("layers", ()) if one["outputs"]]
+    return [f"encoder: pooling {content['pooling']}{''.join(dense)}{f', prompt {prompt!r}' if prompt else ''}"]
 
 
 def _about_scores(model: Path) -> str:

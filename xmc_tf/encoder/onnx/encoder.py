@@ -9,9 +9,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install, require
 from xmc_tf.common.threads import thread_count
 from xmc_tf.encoder.network.config import EncoderConfig
+from xmc_tf.encoder.network.modules import Modules
 from xmc_tf.encoder.onnx.graph import DATA, Graph
 from xmc_tf.encoder.onnx.network import INPUTS, network_graph
-from xmc_tf.encoder.reading import read_config, read_encoder, write_pooling
+from xmc_tf.encoder.reading import read_encoder, read_saved, write_modules
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
 from xmc_tf.store.checksums import verify
@@ -24,8 +25,8 @@ class OnnxEncoder:
 
     batch_tokens = 4096  # intermediate values of larger batches do not fit the cache
 
-    def __init__(self, config: EncoderConfig, session: Any, kept: Any = None) -> None:
-        self.dim, self.max_length = config.width, config.max_length
+    def __init__(self, config: EncoderConfig, modules: Modules, session: Any, kept: Any = None) -> None:
+        self.dim, self.max_length = modules.width(config), config.max_length
         self._session, self._kept, self._process = session, kept, os.getpid()  # the session uses the arrays in `kept`
 
     @classmethod
@@ -34,13 +35,12 @@ class OnnxEncoder:
         require("onnxruntime")
         path = Path(folder) / GRAPH
         if not path.is_file():
-            config, values, pooling = read_encoder(folder, pooling)
-            file, graph = network_graph(config, values, pooling)
-            return cls(config, *open_session(file, threads, graph))
+            config, values, modules = read_encoder(folder, pooling)
+            file, graph = network_graph(config, values, modules)
+            return cls(config, modules, *open_session(file, threads, graph))
         source = EncoderSource(folder, "encoder")
         verify(source.folder)
-        config = read_config(source)
-        return cls(config, *open_session(str(path), threads))
+        return cls(*read_saved(source), *open_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the unnormalized embeddings of documents: float32 [documents, dim]."""
@@ -57,8 +57,8 @@ class OnnxEncoder:
 
 def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", precision: str = "fp32") -> None:
     """Write the encoder in ``source`` as an ONNX graph with precision "fp32" or "int8"."""
-    config, values, pooling = read_encoder(source, pooling)
-    file, graph = network_graph(config, values, pooling, precision)
+    config, values, modules = read_encoder(source, pooling)
+    file, graph = network_graph(config, values, modules, precision)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GRAPH).write_bytes(file)
     with (folder / DATA).open("wb") as data:
@@ -66,7 +66,7 @@ def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", pr
             data.write(bytes(offset - data.tell()))
             data.write(np.ascontiguousarray(array).data)
     config.write(folder)
-    write_pooling(folder, pooling, config)
+    write_modules(folder, modules, config)
 
 
 def choose_runtime(asked: str, folder: Path) -> str:

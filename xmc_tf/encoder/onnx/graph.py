@@ -203,7 +203,11 @@ class Graph:
     def zeros_like(self, x: Node) -> Node:
         return x * 0
 
+    def cumsum(self, x: Node, axis: int) -> Node:
+        return self.add("CumSum", x, axis)
+
     abs, sin, cos, tanh = _function("Abs"), _function("Sin"), _function("Cos"), _function("Tanh")
+    sqrt = _function("Sqrt")
     shape, size, softmax = _function("Shape", dtype=_INT), _function("Size", dtype=_INT), _function("Softmax", axis=-1)
 
     def item(self, x: Node, key: tuple[Any, ...]) -> Node:

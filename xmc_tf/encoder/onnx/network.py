@@ -7,6 +7,7 @@ import numpy as np
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
+from xmc_tf.encoder.network.modules import Modules
 from xmc_tf.encoder.onnx.graph import Graph, Node, ScaledRows
 from xmc_tf.encoder.onnx.messages import MICROSOFT
 
@@ -19,7 +20,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 
 def network_graph(
-    config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str, precision: str = "fp32"
+    config: EncoderConfig, values: Mapping[str, np.ndarray], modules: Modules, precision: str = "fp32"
 ) -> tuple[bytes, Graph]:
     """Build the graph from token ids to embeddings; return the content of its file, and the graph with its weights."""
     graph = Graph()
@@ -27,8 +28,8 @@ def network_graph(
     weights = GraphWeights(graph, values, precision)
     operations = GraphOperations(graph, config.activation, config.epsilon)
     forward = Forward(config, weights, _TokenRows(graph, mask), operations, graph.float32)
-    result = forward.embeddings(ids, pooling)
-    return graph.file(result, "embeddings", ["documents", config.width]), graph
+    result = forward.embeddings(ids, modules)
+    return graph.file(result, "embeddings", ["documents", modules.width(config)]), graph
 
 
 class GraphOperations:
