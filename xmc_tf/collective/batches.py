@@ -29,11 +29,12 @@ class BatchShare:
         self.scaled: list[tf.Tensor] = []  # results of ``scale_loss``
         self.means: list[tf.Tensor] = []  # losses that are means over this rank's examples
         self.gradients: list[Any] = []  # results of gradient tapes
+        self.updates: list[tuple[Any, Any]] | None = None  # values and weights that a metric would count
         self.check_loss: Callable[[tf.Tensor], None] = lambda loss: None
         self._told = set() if told is None else told
         self.gathers = 0  # how often the rows of all ranks were gathered
+        self.adds_losses = False  # whether Keras's ``compute_loss`` adds up the losses of layers
         self.has_whole_loss = False  # whether a loss was computed from the examples of all ranks
-        self.is_of_batch = False  # whether the last value that was reduced belongs to a batch, not to examples
 
     def warn(self, message: str) -> None:
         """Log a warning on the first rank, unless the model's steps have logged it before."""

@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
-from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
-from xmc_tf.collective.fitting.steps import batches_in_step
+from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.common.errors import InputError
@@ -71,7 +70,6 @@ class Estimator:
                 fix="call model.compile(strategy.optimizer(...), loss=...)",
             )
         self.model: keras.Model = made
-        self._test_step = tf.function(made.test_step, reduce_retracing=True)
         self._loaded: str | None = None
 
     @property
@@ -138,14 +136,8 @@ class Estimator:
 
     def _evaluate(self, input_fn: InputFn, steps: int | None) -> dict[str, float]:
         data = self._data(input_fn)
-        batches = iter(data if steps is None else data.take(steps))
-        self.model.reset_metrics()
-        for batch in batches_in_step(batches, self.strategy.communicator):
-            self._test_step(batch)
-        with metrics_of_all_ranks(self.model, self.strategy.communicator):
-            results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        self.model.reset_metrics()
-        return results
+        with same_steps_on_all_ranks(self.strategy.communicator):  # one rank, too, refuses data without batches
+            return self.model.evaluate(data if steps is None else data.take(steps), verbose=0, return_dict=True)
 
     def _load(self, optimizer: bool) -> int:
         """Load the checkpoint if there is one and it is not loaded yet, and return the number of completed steps."""

@@ -122,7 +122,8 @@ def _signature_of(model: keras.Model) -> Signature:
         shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
         ragged = tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else None
         specs.append(ragged or tf.TensorSpec(shape, dtype, tensor.name))
-    network = getattr(model, "_functional", model)  # of a Sequential model, the one with names and structure
+    # With names and structure, which a Sequential model lacks.
+    network = keras.Model(model.inputs[0], model.outputs) if isinstance(model, keras.Sequential) else model
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         # Dictionaries are flattened in the order of their keys.

@@ -214,7 +214,7 @@ class Steps(keras.Model):
         ids, numbers = data
         with tf.GradientTape() as tape:
             found = self(ids)
-            loss = tf.reduce_mean(tf.square(found - numbers))
+            loss = tf.reduce_mean(tf.square(found - numbers)) + sum(map(tf.reduce_mean, self.losses))
             scaled = (self.strategy or self.optimizer).scale_loss(loss)
         gradients = tape.gradient(scaled, self.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
@@ -435,7 +435,7 @@ FEATURES = {
         make=lambda strategy: model_of(Codebook(strategy)), compile=traced
     ),
     "a train_step with scale_loss": Row(
-        make=lambda strategy: Steps(model_of(), strategy), compile=traced, is_evaluated=False
+        make=lambda strategy: Steps(model_of(WithLoss(abs)), strategy), compile=traced, is_evaluated=False
     ),
     "a lookup in the cell of a recurrent layer": Row(
         make=lambda strategy: keras.Sequential(

@@ -170,19 +170,16 @@ class EmbeddingCollection(keras.layers.Layer):
         """The individual tables, as checkpoints and exports see them."""
         return [member for stack in self.stacks for member in stack.table.members]
 
+    @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Features, weights: Features | None = None) -> dict[str, DenseOrRagged]:
         """Return each feature's embeddings, combined per bag if its table has a combiner. All ranks must call it."""
-        return self._looked_up(inputs, weights or {})
-
-    @tf.autograph.experimental.do_not_convert
-    def _looked_up(self, inputs: Features, weights: Features) -> dict[str, DenseOrRagged]:
-        features = self._bags(inputs, weights)
+        features = self._bags(inputs, weights or {})
         found: dict[str, DenseOrRagged] = {}
         if any(serving_or_sharded(table) is not table for table in self.tables):
             for slot in self._slots:
                 member, one = self.stacks[slot.stack].table.members[slot.number], features[slot.feature]
-                found[slot.feature] = self._cast(lookup(member, one.ids, one.combiner, weights=one.weights))
-            return {name: found[name] for name in self._features}
+                found[slot.feature] = lookup(member, one.ids, one.combiner, weights=one.weights)
+            return {name: tf.cast(found[name], self.compute_dtype) for name in self._features}
         slots = [[slot for slot in self._slots if slot.stack == number] for number in range(len(self.stacks))]
         ids = [
             stack.rows_of([slot.number for slot in own], [flat_ids(features[slot.feature].ids) for slot in own])
@@ -199,8 +196,8 @@ class EmbeddingCollection(keras.layers.Layer):
         for number, own in enumerate(slots):
             wanted = [features[slot.feature] for slot in own]
             combined = combine(rows[number], requests[number].positions, wanted, tables[number].dim)
-            found |= {slot.feature: self._cast(part) for slot, part in zip(own, combined, strict=True)}
-        return {name: found[name] for name in self._features}
+            found |= {slot.feature: part for slot, part in zip(own, combined, strict=True)}
+        return {name: tf.cast(found[name], self.compute_dtype) for name in self._features}
 
     def compute_output_spec(self, inputs: Mapping[str, Any], weights: Any = None) -> dict[str, keras.KerasTensor]:
         found = {}
@@ -243,6 +240,3 @@ class EmbeddingCollection(keras.layers.Layer):
                 one = Bags(one.ids[:, None], one.combiner, factors)
             found[name] = one
         return found
-
-    def _cast(self, rows: DenseOrRagged) -> DenseOrRagged:
-        return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)

@@ -80,7 +80,7 @@ def compiled_over_ranks(
         if communicator.size > 1:
             take_steps_over_ranks(self, communicator)
             if communicator.rank == 0:
-                announce_own_metrics(self)
+                announce_own_metrics([*map(given.arguments.get, ("metrics", "weighted_metrics")), self.metrics])
             _warn_of_replicated_embeddings(self, large)
 
     with (

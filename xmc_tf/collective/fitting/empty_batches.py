@@ -1,21 +1,28 @@
 """Empty batches, which ranks without further batches take: Keras' operations must accept them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import nn
 from keras.src.backend.tensorflow import numpy as keras_numpy
 
+from xmc_tf.collective.blocks import patched
 
-def allow_empty_batches() -> None:
-    """Change operations of Keras for the rest of the process. Batches with examples give the same as before."""
-    for name in ("conv", "depthwise_conv", "separable_conv", "conv_transpose"):
-        setattr(nn, name, _of_an_example(getattr(nn, name)))
-    keras_numpy.add = _sum(keras_numpy.add)
-    for name, reduce in (("max", tf.reduce_max), ("min", tf.reduce_min)):
-        setattr(keras_numpy, name, _extreme(getattr(keras_numpy, name), reduce))
+
+@contextmanager
+def empty_batches_allowed() -> Iterator[None]:
+    """Change operations of Keras in the block. Batches with examples give the same as before."""
+    convolutions = ("conv", "depthwise_conv", "separable_conv", "conv_transpose")
+    extremes = {"max": tf.reduce_max, "min": tf.reduce_min}
+    of_numpy = {name: _extreme(getattr(keras_numpy, name), reduce) for name, reduce in extremes.items()}
+    with (
+        patched(nn, **{name: _of_an_example(getattr(nn, name)) for name in convolutions}),
+        patched(keras_numpy, add=_sum(keras_numpy.add), **of_numpy),
+    ):
+        yield
 
 
 def _of_an_example(convolve: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

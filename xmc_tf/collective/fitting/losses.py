@@ -1,17 +1,17 @@
 """Losses and metrics of Keras in a step over ranks: they cover the examples of all ranks."""
 
 import functools
+import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.losses import loss as keras_loss
-from keras.src.metrics import reduction_metrics
-from keras.src.trainers.trainer import Trainer
 
 from xmc_tf.collective.batches import BatchShare, current_batch, step_over
+from xmc_tf.collective.blocks import patched
 from xmc_tf.common.errors import InputError
 
 _LARGE = 1024  # numbers per example whose exchange in each step takes long
@@ -21,14 +21,9 @@ _OF_PAIRS = (keras.losses.Circle, keras.losses.CategoricalGeneralizedCrossEntrop
 
 def patch_losses_for_ranks() -> None:
     """Change Keras' losses and metrics for the rest of the process. Outside of steps over ranks, nothing changes."""
-    _replace(keras_loss, "reduce_weighted_values", _reduced)
     _replace(keras.losses.Loss, "__call__", _loss)
-    _replace(Trainer, "_aggregate_additional_loss", _additional_loss)
-    _replace(Trainer, "compute_loss", _compute_loss)
-    _replace(keras.layers.Layer, "add_loss", _add_loss)
-    _replace(tf.GradientTape, "gradient", _gradient)
-    _replace(reduction_metrics.MeanMetricWrapper, "update_state", _update_by_function)
-    _replace(reduction_metrics.Mean, "update_state", _update_mean)
+    _replace(keras.metrics.MeanMetricWrapper, "update_state", _update_by_function)
+    _replace(keras.metrics.Mean, "update_state", _update_mean)
 
 
 def _replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
@@ -43,36 +38,35 @@ def _replace(owner: Any, name: str, around: Callable[..., Any]) -> None:
     setattr(owner, name, in_steps)
 
 
-def _reduced(
-    batch: BatchShare,
-    original: Callable[..., Any],
-    values: Any,
-    sample_weight: Any = None,
-    mask: Any = None,
-    reduction: str = "sum_over_batch_size",
-    dtype: Any = None,
-) -> Any:
-    loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
-    batch.is_of_batch = batch.is_whole(values)
-    if batch.is_of_batch or reduction in (None, "none"):
-        return loss
+def _weighted(batch: BatchShare, found: Any, loss: keras.losses.Loss, values: Any, weights: Any, mask: Any) -> Any:
+    """Return what a loss finds by its values for examples, in the form whose mean over the ranks is that over all."""
+    if loss.reduction in (None, "none"):
+        return found
     if tuple(values.shape) == (0,):
-        loss = tf.reduce_sum(loss)  # of an empty batch, Keras returns the values as they are
-    if reduction == "sum":
-        return _sum_as_mean(loss, batch)
-    if reduction == "mean_with_sample_weight" and sample_weight is not None:
-        weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
-        weight = batch.weight_by(tf.reduce_sum(weights), "weights")
+        found = tf.reduce_sum(found)  # of an empty batch, Keras returns the values as they are
+    if loss.reduction == "sum":
+        return _sum_as_mean(found, batch)
+    if loss.reduction == "mean_with_sample_weight" and weights is not None:
+        parts = [tf.cast(one, found.dtype) for one in (weights, mask) if one is not None]
+        rank = max(one.shape.rank for one in parts)
+        parts = [one if one.shape.rank == rank else one[..., None] for one in parts]
+        weight = batch.weight_by(tf.reduce_sum(functools.reduce(operator.mul, parts)), "weights")
     elif mask is not None:
         weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
     else:
-        return loss
+        return found
     # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
-    return loss * tf.cast(tf.math.divide_no_nan(weight, batch.weight), loss.dtype)
+    return found * tf.cast(tf.math.divide_no_nan(weight, batch.weight), found.dtype)
+
+
+def _mask_of(*values: Any) -> Any:
+    masks = [mask for one in values if (mask := getattr(one, "_keras_mask", None)) is not None]
+    return functools.reduce(operator.and_, masks) if masks else None
 
 
 def _sum_as_mean(loss: tf.Tensor, batch: BatchShare) -> tf.Tensor:
     """Return a sum over this rank's examples in the form in which the mean over the ranks is the sum over all."""
+    loss = loss if loss.dtype.is_floating else tf.cast(loss, tf.float32)
     return loss * tf.cast(tf.math.divide_no_nan(float(batch.size), batch.weight), loss.dtype)
 
 
@@ -85,20 +79,29 @@ def _loss(
     sample_weight: Any = None,
 ) -> Any:
     """Compute a loss, from the examples of all ranks if it is not a mean or sum of losses of single examples."""
-    gathers, batch.is_of_batch = batch.gathers, False
-    found = original(loss, y_true, y_pred, sample_weight)
-    axis = getattr(loss, "axis", getattr(loss, "_fn_kwargs", {}).get("axis", ()))
-    compares = isinstance(loss, _OF_PAIRS) or 0 in _axes(axis)
-    if (batch.is_of_batch or compares) and batch.gathers == gathers:
-        batch.is_of_batch = False
+    gathers, call, seen = batch.gathers, loss.call, []
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        seen.append(call(*args, **kwargs))
+        return seen[-1]
+
+    with patched(loss, call=noted):
+        found = original(loss, y_true, y_pred, sample_weight)
+    values = seen[-1]
+    is_of_batch = batch.is_whole(values)
+    if (is_of_batch or isinstance(loss, _OF_PAIRS) or _is_over_batch(loss)) and batch.gathers == gathers:
         found = _of_all(batch, functools.partial(original, loss), loss.name, y_true, y_pred, sample_weight)
         batch.has_whole_loss = True
+    elif not is_of_batch:
+        found = _weighted(batch, found, loss, values, sample_weight, _mask_of(y_pred, values))
     batch.means.append(found)
     return found
 
 
-def _axes(axis: Any) -> tuple[Any, ...]:
-    return tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+def _is_over_batch(of: keras.losses.Loss | keras.metrics.Metric) -> bool:
+    """Return whether a loss or metric compares along the axis of examples."""
+    axis = getattr(of, "axis", getattr(of, "_fn_kwargs", {}).get("axis", ()))
+    return 0 in axis if isinstance(axis, tuple | list) else axis == 0
 
 
 def _of_all(
@@ -108,11 +111,11 @@ def _of_all(
     parts = tf.nest.map_structure(
         lambda one: None if one is None else tf.convert_to_tensor(one), (y_true, y_pred, sample_weight)
     )
-    mask = keras_loss.backend.get_keras_mask(y_pred)
+    mask = _mask_of(y_pred)
     _check_shapes(batch, name, parts)
-    every, every_mask = batch.gather(parts), batch.gather(mask)
-    if every_mask is not None:
-        keras_loss.backend.set_keras_mask(every[1], every_mask)
+    every = batch.gather(parts)
+    if mask is not None:
+        every[1]._keras_mask = batch.gather(mask)
     with step_over(None):
         return call(*every)
 
@@ -133,34 +136,34 @@ def _check_shapes(batch: BatchShare, name: str, parts: Any) -> None:
         )
 
 
-def _additional_loss(batch: BatchShare, original: Callable[..., Any], model: keras.Model, loss: tf.Tensor) -> Any:
-    total = original(model, loss)  # the sum of its elements
-    return total if batch.is_whole(loss) else _sum_as_mean(total, batch)
-
-
-def _add_loss(batch: BatchShare, original: Callable[..., Any], layer: keras.layers.Layer, loss: Any) -> None:
-    original(layer, loss)
-    for one in tf.nest.flatten(loss):
-        if layer.activity_regularizer is None and tf.is_tensor(one) and not is_mean(one, batch):
+def added_losses(model: keras.Model, losses: list[tf.Tensor], batch: BatchShare) -> list[tf.Tensor]:
+    """Return the losses that layers have added, in the form whose mean over the ranks is that over all examples. Warn
+    of one that may be a sum over examples.
+    """
+    sums = [one for one in losses if batch.is_whole(one) and not is_mean(one, batch)]
+    # Layer's own property, because that of a model calls this function. The innermost layer is the last one.
+    all_of = keras.layers.Layer.losses.fget
+    layers = {id(one): layer for layer in model._flatten_layers() for one in all_of(layer)} if sums else {}
+    for layer in filter(None, (layers.get(id(one)) for one in sums)):  # regularizers of weights are not found
+        if layer.activity_regularizer is None:
             batch.warn(
                 f"layer {layer.name!r} adds a loss of one number for a batch, which is taken as a mean over examples. "
                 "If it is a sum over examples, pass add_loss one number for each example; if it compares examples, "
                 "compute it from the rows of all ranks, which strategy.gather(...) returns"
             )
+    return [one if batch.is_whole(one) else _sum_as_mean(tf.reduce_sum(one), batch) for one in losses]
 
 
-def _compute_loss(
-    batch: BatchShare, original: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
-) -> Any:
-    loss = original(model, *args, **kwargs)
-    batch.means.append(loss)
-    return loss
+def gradients_noted(batch: BatchShare) -> AbstractContextManager[None]:
+    """Keep the results of gradient tapes in the block, by which gradients that a ``train_step`` changes are found."""
+    original = tf.GradientTape.gradient
 
+    def gradient(tape: tf.GradientTape, *args: Any, **kwargs: Any) -> Any:
+        found = original(tape, *args, **kwargs)
+        batch.gradients += [one for one in keras.tree.flatten(found) if one is not None]
+        return found
 
-def _gradient(batch: BatchShare, original: Callable[..., Any], tape: tf.GradientTape, *args: Any, **kwargs: Any) -> Any:
-    found = original(tape, *args, **kwargs)
-    batch.gradients += [one for one in keras.tree.flatten(found) if one is not None]
-    return found
+    return patched(tf.GradientTape, gradient=gradient)
 
 
 def warn_unless_mean(model: keras.Model, batch: BatchShare, loss: tf.Tensor) -> None:
@@ -252,19 +255,22 @@ def _is_number(value: tf.Tensor, number: int) -> bool:
 def _update_by_function(
     batch: BatchShare, original: Callable[..., Any], metric: Any, y_true: Any, y_pred: Any, sample_weight: Any = None
 ) -> None:
-    gathers = batch.gathers
-    values = metric._fn(y_true, y_pred, **metric._fn_kwargs)
-    compares = batch.is_whole(values) or 0 in _axes(metric._fn_kwargs.get("axis", ()))
-    if not compares or batch.gathers > gathers:
-        original(metric, y_true, y_pred, sample_weight)
-    else:
+    gathers, batch.updates = batch.gathers, []
+    original(metric, y_true, y_pred, sample_weight)  # notes the values, by _update_mean
+    (values, weights), batch.updates = batch.updates[-1], None
+    if (batch.is_whole(values) or _is_over_batch(metric)) and batch.gathers == gathers:
         _of_all(batch, functools.partial(original, metric), metric.name, y_true, y_pred, sample_weight)
+    else:
+        keras.metrics.Mean.update_state(metric, values, weights)
 
 
 def _update_mean(
     batch: BatchShare, original: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
 ) -> None:
     """Let a value that belongs to the batch count by this rank's examples, and not at all if there are none."""
+    if batch.updates is not None:
+        batch.updates.append((values, sample_weight))
+        return
     values = tf.cast(values, metric.dtype)
     if not values.shape.rank:
         # In a graph, Keras uses the number of examples as a weight only where a batch has a static shape.

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -45,10 +45,8 @@ class ResultsInLogs:
 
     def _result(self, metric: keras.Metric, result: Any) -> Any:
         found = result()
-        if isinstance(found, dict):
-            self._found += [(value, metric, name) for name, value in found.items()]
-        else:
-            self._found.append((found, metric, None))
+        parts = found if isinstance(found, dict) else {None: found}
+        self._found += [(value, metric, name) for name, value in parts.items()]
         return found
 
     def _source(self, value: Any) -> tuple[keras.Metric, str | None] | None:
@@ -68,14 +66,11 @@ def results_in(logs: dict[str, Any], model: keras.Model) -> dict[str, Any]:
     return {name: result if key is None else result[key] for name, (result, key) in results.items()}
 
 
-def finite_if_empty(model: keras.Model, batch: BatchShare) -> AbstractContextManager[None]:
-    """Leave the states of metrics as they are where an empty batch, whose means are NaN, would make them NaN."""
-    return _kept_finite(model, batch) if batch.number in (None, 0) else nullcontext()
-
-
 @contextmanager
-def _kept_finite(model: keras.Model, batch: BatchShare) -> Iterator[None]:
-    variables = [one for metric in model.metrics for one in metric.variables if one.value.dtype.is_floating]
+def finite_if_empty(model: keras.Model, batch: BatchShare) -> Iterator[None]:
+    """Leave the states of metrics as they are where an empty batch, whose means are NaN, would make them NaN."""
+    metrics = model.metrics if batch.number in (None, 0) else []
+    variables = [one for metric in metrics for one in metric.variables if one.value.dtype.is_floating]
     before = [tf.identity(one.value) for one in variables]
     yield
     for variable, one in zip(variables, before, strict=True):
@@ -105,11 +100,9 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
             variable.assign(one)
 
 
-def announce_own_metrics(model: keras.Model) -> None:
+def announce_own_metrics(metrics: Any) -> None:
     """Warn about metrics that are not part of Keras: by default, their variables are summed over the ranks."""
-    compiled = model._compile_metrics  # those that the user has passed to ``compile``
-    passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
-    for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):
+    for metric in dict.fromkeys(keras.tree.flatten(metrics)):
         is_metric = isinstance(metric, keras.metrics.Metric)
         if is_metric and not type(metric).__module__.startswith(("keras.", "keras_rs.")):
             log.warning(

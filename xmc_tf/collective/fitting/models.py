@@ -4,17 +4,17 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any, TypeAlias
+from contextlib import contextmanager
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.batches import NOT_WEIGHTED
+from xmc_tf.collective.batches import NOT_WEIGHTED, current_batch
 from xmc_tf.collective.blocks import patched
-from xmc_tf.collective.fitting.empty_batches import allow_empty_batches
-from xmc_tf.collective.fitting.losses import patch_losses_for_ranks
+from xmc_tf.collective.fitting.empty_batches import empty_batches_allowed
+from xmc_tf.collective.fitting.losses import added_losses, patch_losses_for_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks, results_in
 from xmc_tf.collective.fitting.steps import same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -26,9 +26,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
-Call: TypeAlias = functools.partial[Any]  # a method with its model and arguments
-
-_prepared: Communicator | None = None
+_Base: Any = object  # a base class of keras.Model
 _warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
 
 
@@ -64,64 +62,30 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
     return len(replicated)
 
 
-# The methods of callbacks that remember weights and set them again, or draw them.
-_OF_OWN_ROWS = {
-    keras.callbacks.EarlyStopping: ("on_train_begin", "on_epoch_end", "on_train_end"),
-    keras.callbacks.TensorBoard: ("_log_weights",),
-}
-
-
-def _save_backup(callback: keras.callbacks.BackupAndRestore) -> None:
-    callback.model.save_weights(callback._weights_path, overwrite=True)
-
-
-def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method so that it copies and sets only this rank's rows. No rank then holds a whole table."""
-
-    @functools.wraps(method)
-    def of_own_rows(*args: Any, **kwargs: Any) -> Any:
-        with own_rows():
-            return method(*args, **kwargs)
-
-    return of_own_rows
+# Callbacks that remember weights and set them again, or draw them: those of this rank, so that none has a whole table.
+_OF_OWN_ROWS = (keras.callbacks.EarlyStopping, keras.callbacks.TensorBoard)
 
 
 def prepare_models(communicator: Communicator) -> None:
     """Make the methods of all Keras models work over several ranks for the rest of the process."""
-    global _prepared
-    if _prepared is not None or communicator.size == 1:
+    if communicator.size == 1 or CollectiveFit in keras.Model.__bases__:
         return
-    _prepared = communicator
+    CollectiveFit.communicator = communicator
     patch_losses_for_ranks()
-    allow_empty_batches()
-    _wrap("fit", _fit)
-    _wrap("evaluate", _evaluate)
-    _wrap("predict", _predict)
-    for name in ("train_on_batch", "test_on_batch"):
-        _wrap(name, _on_batch)
-    for name in ("save", "save_weights"):
-        _wrap(name, _save)
-    _wrap("export", _export)
-    _wrap("_get_metrics_result_or_logs", _results)
-
-
-def _wrap(name: str, around: Callable[[Communicator, Call, keras.Model], Any]) -> None:
-    original = getattr(keras.Model, name)
-
-    @functools.wraps(original)
-    def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        assert _prepared is not None
-        with ids_out_of_range_in_one_line(), _not_weighted_in_one_line():
-            return around(_prepared, functools.partial(original, self, *args, **kwargs), self)
-
-    setattr(keras.Model, name, method)
+    # Behind the classes of users and before Keras's own, also for models that exist already. Subclasses of each model
+    # would not do: Keras replaces the bases of a class when it makes a functional model of it, and refuses to compile
+    # what it loads as a class with a method ``compile`` of its own.
+    keras.Model.__bases__ = (CollectiveFit, *keras.Model.__bases__)
+    for name, around in (("save", _save), ("save_weights", _save), ("export", _export)):  # which the class itself has
+        setattr(keras.Model, name, functools.partialmethod(around, getattr(keras.Model, name)))
 
 
 @contextmanager
-def _not_weighted_in_one_line() -> Iterator[None]:
-    """Replace TensorFlow's long error about a loss that is not weighted. All ranks raise it in the same step."""
+def _errors_in_one_line() -> Iterator[None]:
+    """Replace TensorFlow's long errors about ids, and about a loss that is not weighted, which all ranks raise."""
     try:
-        yield
+        with ids_out_of_range_in_one_line():
+            yield
     except tf.errors.InvalidArgumentError as error:
         if NOT_WEIGHTED not in str(error):
             raise
@@ -136,80 +100,107 @@ def _not_weighted_in_one_line() -> Iterator[None]:
     raise short
 
 
-def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
-    if not _over_ranks(model):
-        if getattr(model, "optimizer", None) is not None:
-            _report_local(communicator, model)
-        return fit()
-    callbacks: Any = fit.keywords.get("callbacks") or []
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        several = callbacks.callbacks
-    else:
-        several = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-        fit = functools.partial(fit, callbacks=several)
-    stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
-    for one in several:
-        for name in next((names for kind, names in _OF_OWN_ROWS.items() if isinstance(one, kind)), ()):
-            setattr(one, name, _with_own_rows(getattr(one, name)))
-        if isinstance(one, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
-            # Rank 0 makes the folder, writes and removes; the others send it their rows.
-            one._save_model = functools.partial(_save_backup, one)
-            one.on_train_end = lambda logs=None: None
-    several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
-    with same_steps_on_all_ranks(communicator):
-        return fit()
+class CollectiveFit(_Base):
+    """Methods of ``keras.Model`` over several ranks. ``prepare_models`` makes it the first base class of all models."""
+
+    communicator: Communicator
+
+    def fit(self, *args: Any, **options: Any) -> Any:
+        with _errors_in_one_line():
+            if not _over_ranks(self):
+                if getattr(self, "optimizer", None) is not None:
+                    _report_local(CollectiveFit.communicator, self)
+                return super().fit(*args, **options)
+            given = inspect.signature(super().fit).bind(*args, **options).arguments
+            callbacks = given.get("callbacks") or []
+            if isinstance(callbacks, keras.callbacks.CallbackList):
+                several = callbacks.callbacks
+            else:
+                given["callbacks"] = several = list(keras.tree.flatten(callbacks))
+            stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
+            for one in several:
+                for name in ("on_train_begin", "on_epoch_end", "on_train_end") if isinstance(one, _OF_OWN_ROWS) else ():
+                    setattr(one, name, own_rows()(getattr(one, name)))
+                if isinstance(one, keras.callbacks.BackupAndRestore) and CollectiveFit.communicator.rank > 0:
+                    # Rank 0 makes the folder, writes and removes; the others send it their rows.
+                    one._save_model = functools.partial(self.save_weights, "of_rank_0.weights.h5")
+                    one.on_train_end = lambda logs=None: None
+            several.insert(0, _SameOnAllRanks(CollectiveFit.communicator, stops_on_nan))
+            with same_steps_on_all_ranks(CollectiveFit.communicator):
+                return super().fit(**given)
+
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        with _errors_in_one_line(), same_steps_on_all_ranks(CollectiveFit.communicator if _over_ranks(self) else None):
+            return super().evaluate(*args, **options)
+
+    def predict(self, *args: Any, **options: Any) -> Any:
+        """Predict on all ranks if the model has sharded tables. A rank can predict alone with any other model."""
+        ranks = CollectiveFit.communicator if sharded_tables(self) else None
+        with _errors_in_one_line(), same_steps_on_all_ranks(ranks):
+            return super().predict(*args, **options)
+
+    def train_on_batch(self, *args: Any, **options: Any) -> Any:
+        return self._on_batch(functools.partial(super().train_on_batch, *args, **options))
+
+    def test_on_batch(self, *args: Any, **options: Any) -> Any:
+        return self._on_batch(functools.partial(super().test_on_batch, *args, **options))
+
+    def _on_batch(self, method: Any) -> Any:
+        """Train or test on a batch. Return the metrics over all ranks if the model was compiled for them."""
+        with _errors_in_one_line(), empty_batches_allowed():
+            if not _over_ranks(self):
+                return method()
+            given = inspect.signature(method.func).bind(*method.args, **method.keywords).arguments
+            logs = self._get_metrics_result_or_logs(method.func(**{**given, "return_dict": True}))
+        logs = {name: float(value) for name, value in logs.items()}
+        return logs if given.get("return_dict") else self._flatten_metrics_in_order(logs)
+
+    def _get_metrics_result_or_logs(self, logs: Any) -> Any:
+        """Return the metrics over all ranks, and other values of a ``train_step`` as its last step returned them."""
+        if not _over_ranks(self):
+            return super()._get_metrics_result_or_logs(logs)
+        with metrics_of_all_ranks(self, CollectiveFit.communicator):
+            found = super()._get_metrics_result_or_logs(logs)
+            return {**logs, **results_in(logs, self)} if found is logs and isinstance(logs, dict) else found
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        batch, compute = current_batch(), functools.partial(super().compute_loss, x, y, y_pred, sample_weight, training)
+        if batch is None:
+            return compute()
+        with patched(batch, adds_losses=True):
+            batch.means.append(loss := compute())
+        return loss
+
+    @property
+    def losses(self) -> list[tf.Tensor]:
+        """The losses that layers have added, as Keras's ``compute_loss`` adds them up."""
+        found, batch = super().losses, current_batch()
+        return added_losses(self, found, batch) if batch is not None and batch.adds_losses else found
+
+    def get_compile_config(self) -> dict[str, Any]:
+        config = super().get_compile_config()
+        if config and _over_ranks(self) and "optimizer" not in config:
+            # To write a .h5 file, Keras removes the optimizer, on rank 0 alone.
+            config["optimizer"] = keras.saving.serialize_keras_object(self.optimizer.of_user)
+        return config
 
 
-def _evaluate(communicator: Communicator, evaluate: Call, model: keras.Model) -> Any:
-    with same_steps_on_all_ranks(communicator) if _over_ranks(model) else nullcontext():
-        return evaluate()
+def _save(model: keras.Model, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    tables, save = sharded_tables(model), functools.partial(method, model, *args, **options)
+    with _errors_in_one_line():
+        return save_on_rank_0(CollectiveFit.communicator, tables, save) if tables or _over_ranks(model) else save()
 
 
-def _predict(communicator: Communicator, predict: Call, model: keras.Model) -> Any:
-    """Predict on all ranks if the model has sharded tables. A rank can predict alone with any other model."""
-    with same_steps_on_all_ranks(communicator) if sharded_tables(model) else nullcontext():
-        return predict()
-
-
-def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> Any:
-    """Train or test on a batch. Return the metrics over all ranks if the model was compiled for them."""
-    if not _over_ranks(model):
-        return method()
-    given = inspect.signature(method.func).bind(*method.args, **method.keywords)
-    as_dict = given.arguments.pop("return_dict", False)
-    logs = method.func(*given.args, **given.kwargs, return_dict=True)
-    logs = {name: float(value) for name, value in model._get_metrics_result_or_logs(logs).items()}
-    return logs if as_dict else model._flatten_metrics_in_order(logs)
-
-
-def _results(communicator: Communicator, results: Call, model: keras.Model) -> Any:
-    """Return the metrics over all ranks, and other values of a custom ``train_step`` as its last step returned them."""
-    if not _over_ranks(model):
-        return results()
-    logs = [*results.args, *results.keywords.values()][-1]
-    with metrics_of_all_ranks(model, communicator):
-        found = results()
-        return {**logs, **results_in(logs, model)} if found is logs and isinstance(logs, dict) else found
-
-
-def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
-    tables = sharded_tables(model)
-    if not tables and not _over_ranks(model):
-        return save()
-    compiled = getattr(model, "_compile_config", None)
-    # Of a copy: to write a .h5 file, Keras removes the optimizer from it, on rank 0 alone.
-    with nullcontext() if compiled is None else patched(compiled, config=dict(compiled.config)):
-        return save_on_rank_0(communicator, tables, save)
-
-
-def _export(communicator: Communicator, export: Call, model: keras.Model) -> Any:
+def _export(model: keras.Model, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
     if sharded_tables(model):
         raise InputError(
             f"model.export cannot export model {model.name!r}, which has sharded tables",
             expected="an export that holds the rows of all ranks",
             fix="strategy.export_saved_model(folder, model)",
         )
-    return export()
+    return method(model, *args, **options)
 
 
 def sharded_tables(model: keras.Model) -> list[ShardedTable]:

@@ -12,7 +12,8 @@ from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from xmc_tf.collective.batches import BatchShare
 from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.fitting.losses import depends_on_batch, is_linear, is_mean
-from xmc_tf.collective.tables.table import are_updated_over_ranks
+from xmc_tf.collective.tables.table import are_updated_over_ranks, table_of
+from xmc_tf.collective.tables.table_variable import plain_variable
 
 _AVERAGED = (
     "model {!r}: what a step assigns to {!r} is averaged over the ranks, which is right only for means over examples. "
@@ -84,13 +85,14 @@ class StatesOverRanks:
 
 def states_of(model: keras.Model) -> list[tf.Variable]:
     """Return the variables of floating numbers without gradients of a model's layers."""
-    found = []
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization):  # has those of all ranks
-            continue
-        raw = [one for one in vars(layer).values() if isinstance(one, tf.Variable) and not one.trainable]
-        found += [*(one._value for one in layer._non_trainable_variables), *raw]
-    return [one for one in found if one is not None and one.dtype.is_floating]
+    layers = list(model._flatten_layers())
+    raw = [one for layer in layers for one in vars(layer).values() if isinstance(one, tf.Variable)]
+    # BatchNormalization has those of all ranks already.
+    kind = keras.layers.BatchNormalization
+    of_ranks = {id(one) for layer in layers if isinstance(layer, kind) for one in layer.weights}
+    own = [one for one in (*model.non_trainable_weights, *raw) if id(one) not in of_ranks and table_of(one) is None]
+    # The trained weights of frozen layers are none: TensorFlow's variables keep how they were made.
+    return [one for one in map(plain_variable, own) if one is not None and not one.trainable and one.dtype.is_floating]
 
 
 def _graph() -> tf.Graph | None:

@@ -3,7 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -13,7 +13,8 @@ from keras.src.backend.tensorflow import trainer
 from xmc_tf.collective.batches import BatchShare, step_over
 from xmc_tf.collective.blocks import patched
 from xmc_tf.collective.engines.operations import gather_rows
-from xmc_tf.collective.fitting.losses import warn_unless_mean
+from xmc_tf.collective.fitting.empty_batches import empty_batches_allowed
+from xmc_tf.collective.fitting.losses import gradients_noted, warn_unless_mean
 from xmc_tf.collective.fitting.metrics import ResultsInLogs, finite_if_empty
 from xmc_tf.collective.fitting.states import StatesOverRanks
 from xmc_tf.common.errors import InputError
@@ -37,7 +38,7 @@ def _step(model: keras.Model, step: Callable[[Any], Any], states: StatesOverRank
     batch, results = share(_examples(data)), ResultsInLogs(model)
     if any(getattr(type(model), name) is not getattr(keras.Model, name) for name in ("train_step", "compute_loss")):
         batch.check_loss = functools.partial(warn_unless_mean, model, batch)
-    with step_over(batch), finite_if_empty(model, batch):
+    with step_over(batch), finite_if_empty(model, batch), gradients_noted(batch):
         with states.averaged(batch), results.noted():
             logs = step(data)
         return results.over_ranks(logs, batch)
@@ -81,7 +82,7 @@ def _moments(
     layer: keras.layers.BatchNormalization, communicator: Communicator, inputs: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the mean and variance of each channel over the unmasked elements of all ranks."""
-    axes = layer._reduction_axes
+    axes = [axis for axis in range(inputs.shape.rank) if axis != layer.axis % inputs.shape.rank]
     weights = tf.ones_like(inputs)
     if mask is not None:
         weights = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
@@ -101,36 +102,50 @@ def _moments(
     return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), total)
 
 
-def same_steps_on_all_ranks(communicator: Communicator) -> AbstractContextManager[None]:
-    """Make ``fit``, ``evaluate`` and ``predict`` in the block end each epoch at the same step on all ranks."""
-    return patched(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
+@contextmanager
+def same_steps_on_all_ranks(communicator: Communicator | None) -> Iterator[None]:
+    """Make ``fit``, ``evaluate`` and ``predict`` in the block end each epoch at the same step on all ranks, if any."""
+    if communicator is None or isinstance(trainer.TFEpochIterator, functools.partial):  # in such a block already
+        yield
+        return
+    epochs = functools.partial(_EpochOfRanks, communicator)
+    with patched(trainer, TFEpochIterator=epochs), empty_batches_allowed():
+        yield
 
 
 class _EpochOfRanks(trainer.TFEpochIterator):
-    def __init__(self, communicator: Communicator, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, communicator: Communicator, distribute_strategy: Any = None, **options: Any) -> None:
         self._communicator = communicator
-        self._current_iterator: Iterator[Any] | None = None
+        self._batches_of_ranks: Iterator[Any] | None = None
+        super().__init__(distribute_strategy=self, **options)
 
-    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
-        dataset, unknown = self._distributed_dataset, tf.data.UNKNOWN_CARDINALITY
-        number = int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else unknown
-        own = (self.data_adapter.num_batches or number, self.steps_per_epoch or 0)
+    def experimental_distribute_dataset(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        self._dataset = dataset  # Keras passes it to the strategy that it is given
+        return dataset
+
+    def reset(self) -> None:
+        super().reset()
+        self._batches_of_ranks = None
+
+    def __iter__(self) -> Iterator[tuple[int, int, Any]]:
+        own = (self.data_adapter.num_batches or int(self._dataset.cardinality()), self.steps_per_epoch or 0)
         each = self._communicator.allgather(own)
-        if own[0] != unknown and all(one == own for one in each):
-            yield from super()._enumerate_iterator()
+        if own[0] not in (0, tf.data.UNKNOWN_CARDINALITY) and all(one == own for one in each):
+            yield from iter(super().__iter__().__next__, None)
             return
         self.data_adapter.on_epoch_begin()
-        iterator = self._current_iterator
+        iterator = self._batches_of_ranks
         if iterator is None or not self.steps_per_epoch:
-            iterator = self._current_iterator = batches_in_step(iter(self._get_iterator()), self._communicator)
+            iterator = self._batches_of_ranks = batches_in_step(iter(self._dataset), self._communicator)
         steps = range(0, self.steps_per_epoch, self.steps_per_execution) if self.steps_per_epoch else itertools.count()
         for step in steps:
             batches = list(itertools.islice(iterator, self.steps_per_execution))
             if not batches:
+                self._batches_of_ranks = None
                 if self.steps_per_epoch:
-                    self._interrupted_warning()
-                self._current_iterator = None
+                    with self.catch_stop_iteration():  # warns that the data have ended
+                        next(iterator)
+                    return
                 break
             begin = step if self.steps_per_epoch else step * self.steps_per_execution
             yield begin, begin + len(batches) - 1, iter(batches)

@@ -3,6 +3,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -155,7 +156,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @property
     def iterations(self) -> keras.Variable:
-        return self.inner.iterations if self.exact else self.inner._iterations
+        return self.inner.iterations if self.exact else self._steps
+
+    @property
+    def _steps(self) -> keras.Variable:
+        """The first variable of ``inner``, which counts its steps, also where ``inner.iterations`` divides them."""
+        return self.inner.variables[0]
 
     @property
     def learning_rate(self) -> Any:
@@ -214,12 +220,11 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             )
         with self._only_updates(), self._slots_of_tables():
             self.inner.build([local_rows(one) for one in self.trained] if self.exact else replicated)
-        # Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras.
-        if (pattern := getattr(self.inner, "_exclude_from_weight_decay_pattern", None)) is not None:
-            of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
-            for variable in of_layers:
-                if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
-                    self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
+        # ``exclude_from_weight_decay(var_names=...)`` finds the rows of layers by their names in Keras, and keeps it.
+        for variable in self.trained:
+            if (table := table_of(variable)) is not None and isinstance(variable, keras.Variable):
+                name = f"{variable.path.rpartition('/')[0]}/embeddings:0"
+                self.inner._use_weight_decay(SimpleNamespace(name=name, _unique_id=table.variable._unique_id))
         if not self.exact:
             for table in tables:
                 make_slots(self._row_wise(), table)
@@ -349,7 +354,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             return own + [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
         replicated = [variable for variable in self.trained if table_of(variable) is None]
         every = list(self.inner.variables)
-        slots = len(every) - 2 + (not isinstance(self.inner._learning_rate, keras.Variable))
+        slots = len(every) - 2 + (not isinstance(self.inner.learning_rate, keras.Variable))
         each = slots // max(1, len(replicated))
         first = len(every) - each * len(replicated)
         state = own + [(variable, None, "") for variable in every[:first]]
@@ -386,7 +391,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             gradients = self._clipped(gradients)
         with self._only_updates(gradients.variables):
             self.last_rate.assign(tf.cast(tf.convert_to_tensor(self.inner.learning_rate), tf.float32))
-            iterations = plain_variable(self.inner._iterations)
+            iterations = plain_variable(self._steps)
             # Tables first: ``inner`` counts the step, and schedules depend on the number of those before.
             for table, gradient in zip(gradients.tables, gradients.rows, strict=True):
                 values = gradient.values
@@ -412,7 +417,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             schedule = inner._learning_rate
             if self._counts_batches and isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
                 every = self.batches_per_step
-                changed["_learning_rate"] = lambda: schedule(inner._iterations * every + (every - 1))
+                changed["_learning_rate"] = lambda: schedule(self._steps * every + (every - 1))
         elif inner.clipnorm or inner.global_clipnorm:
             changed["_clip_gradients"] = lambda of_variables: (
                 self._clipped(Gradients(list(variables), of_variables, [], [])).of_variables

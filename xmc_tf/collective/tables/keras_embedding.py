@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, NoReturn
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
-from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
 from xmc_tf.collective.blocks import patched, set_in_block
 from xmc_tf.collective.heads.layers import scores_of_rows
@@ -157,9 +155,11 @@ def _save_as(form: type, cls: type) -> None:
     """Make saved models refer to ``cls`` instead of ``form``, so that a plain process can load them."""
     # Tested by check_saved_models_are_whole of tests/collective/world_keras.py.
     form.__name__ = cls.__name__
-    for names in (REGISTERED_OBJS_TO_NAMES, GLOBAL_CUSTOM_NAMES):
-        if cls in names:
-            names[form] = names[cls]
+    if getattr(keras.layers, cls.__name__, None) is cls:
+        form.__module__ = "keras.layers"  # by which Keras finds the classes that it has registered itself
+    package, _, name = keras.saving.get_registered_name(cls).rpartition(">")
+    for one in (form, cls) if package else ():  # the last one is found by the name
+        keras.saving.register_keras_serializable(package, name)(one)
 
 
 _save_as(ShardedEmbedding, keras.layers.Embedding)

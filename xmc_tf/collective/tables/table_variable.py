@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -62,7 +62,9 @@ def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save:
         token = _SAVING.set((communicator, tables))
         trouble = "an error"
         try:
-            with not_replicated():  # Keras makes variables when it saves: an optimizer whose attributes it looks up
+            # Keras makes variables when it saves: an optimizer whose attributes it looks up. Callbacks that see this
+            # rank's rows only, such as TensorBoard, save all.
+            with not_replicated(), set_in_block(_OWN_ROWS, False):
                 result, trouble = save(), ""
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"
@@ -155,7 +157,7 @@ class TableVariable(keras.Variable):
         return tf.TensorShape(self._own_shape()) if _OWN_ROWS.get() else super().shape
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
-        self._initialize(self.sharded_table.variable)
+        self._value = self.sharded_table.variable
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
@@ -217,9 +219,11 @@ class TableVariable(keras.Variable):
         return bool(self.sharded_table.variable.overwrite_with_gradient)
 
 
-def own_rows() -> AbstractContextManager[None]:
+@contextmanager
+def own_rows() -> Iterator[None]:
     """In the block, make table variables stand for this rank's rows only, for optimizers and for restoring weights."""
-    return set_in_block(_OWN_ROWS, True)
+    with set_in_block(_OWN_ROWS, True):
+        yield
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
