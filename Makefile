@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-full test-oldest lint format docs bench dist clean
+.PHONY: help demo setup test test-all test-full test-oldest test-newest lint format docs bench dist clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -52,6 +52,16 @@ test-all: test test-full test-oldest  ## the same, then all other tests (36 minu
 # The oldest allowed versions of all packages, in an environment of their own (645 MB to download).
 test-oldest: setup
 	@$(PY) -m tests.installation oldest
+
+# The newest Keras that pip offers, also one that setup.cfg does not allow yet, in an environment of its own, which has no
+# Horovod.
+test-newest: setup
+	@$(PY) -m venv --clear build/newest
+	@build/newest/bin/python -m pip install -q -e ".[tf,mpi,dev]"
+	@build/newest/bin/python -m pip install -q --upgrade keras
+	@build/newest/bin/python -c "import keras; print('Keras', keras.__version__)"
+	@build/newest/bin/python -m pytest -q -k "not gloo" tests/collective tests/distributed/test_collective_core.py \
+	  tests/distributed/test_equal_to_keras.py
 
 # What `make test` leaves out. The check of an installation mostly waits for pip and for single processes: beside tests, it costs
 # little time.
