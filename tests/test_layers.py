@@ -54,7 +54,7 @@ NEEDS = {
     **dict.fromkeys((
         "collective", "collective.checkpoints.checkpoint", "collective.checkpoints.training_state",
         "collective.optimizers.row_wise.keras_forms", "collective.optimizers.row_wise.updating",
-        "encoder.charsmap", "encoder.code_points", "encoder.encoder", "encoder.graph_tokenizer",
+        "encoder.byte_pairs", "encoder.charsmap", "encoder.code_points", "encoder.encoder", "encoder.graph_tokenizer",
         "encoder.network.operations", "encoder.network.packed_layout", "encoder.precision", "encoder.unigram",
         "features.graph", "matcher.bootstrap", "matcher.fine_tune", "matcher.head", "matcher.matcher",
         "matcher.optimizer", "matcher.progress", "models.saved_model", "sequences.model", "sequences.training",

@@ -12,6 +12,7 @@ import tensorflow as tf
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, sentencepiece, wordpiece
 from tests.refusals import refused
@@ -29,7 +30,11 @@ KINDS = {
     "xlnet": lambda: sentencepiece("xlnet"),
     "albert": lambda: sentencepiece("albert"),
     "deberta-v2": lambda: sentencepiece("deberta-v2"),
+    "roberta": byte_pairs,
+    "eurobert": lambda: byte_pairs("eurobert"),
+    "qwen3": lambda: byte_pairs("qwen3"),
 }
+BYTE_PAIRS = "roberta", "eurobert", "qwen3"
 LENGTH = 24
 LONG = 400
 LONGEST_WORD = 100  # up to which SentencePiece's sums are exact, whatever is in it
@@ -165,8 +170,9 @@ def test_texts_that_are_cut(kind):
     assert_same(kind, texts, LENGTH)
 
 
+MARKS = ["[SEP]", "<mask>", "[MASK]", "</s>", "'ll", "12345"]
 # Parts of hard texts, to be put together at random, and any characters at all.
-PARTS = [*HARD, *"aAeEéßİΣ中가́̈᷀‍‌​﻿«»'`\"-_[]<>▁ \u00a0\u3000\t\n\r\x00\x01\u0600", "[SEP]", "<mask>", "[MASK]", "</s>"]
+PARTS = [*HARD, *"aAeEéßİΣ中가́̈᷀‍‌​﻿«»'`\"-_[]<>▁ \u00a0\u3000\t\n\r\x00\x01\u0600", *MARKS]
 hard_texts = (
     st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=4)), max_size=8)
     .map("".join)
@@ -179,6 +185,25 @@ hard_texts = (
 @given(texts=st.lists(hard_texts, min_size=1, max_size=30))
 def test_texts_put_together_at_random(kind, texts):
     assert_same(kind, texts, LONG)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", BYTE_PAIRS)
+def test_ten_thousand_random_texts_in_byte_pairs(kind):
+    draw = random.Random(0)
+    letters = [*"abcdelmrstvxDELMRSTVX\u017f\u0301é가가ßЖ中ि", "e\u0301", "zebra"]
+    others = [*" \n\r\t'!.-_(#1٣½Ⅳ²\u00a0\u2028\u3000\x85😀", "  ", "\r\n", "'S", *MARKS]
+    texts = ["".join(draw.choices(letters + 2 * others, k=draw.randrange(1, 20))) for _ in range(10_000)]
+    assert len(set(texts)) > 9_000
+    assert_same(kind, texts, LONG)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", BYTE_PAIRS)
+def test_every_character_behind_an_apostrophe_and_a_space(kind):
+    for before in ("x'", "\n!"):
+        texts = ["".join(f"{before}{chr(point)}" for point in range(low, low + 64)) for low in range(0, 0xD800, 64)]
+        assert_same(kind, texts, LONG)
 
 
 @every_kind
@@ -232,11 +257,24 @@ def test_a_word_without_end_has_the_pieces_of_its_beginning():
         assert_same(kind, texts, LENGTH)
 
 
-def test_byte_pairs_in_bulk_and_not_in_the_graph():
-    own = TextTokenizer.of(byte_pairs())
-    for text, ids in zip(HARD, own.tokenize(HARD, LENGTH), strict=True):
-        assert ids.tolist() == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"], text
-    refused("cannot run in the graph: its model is BPE", own.in_graph, LENGTH)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)}, "a space before each text"),
+        ({"pre_tokenizer": pre_tokenizers.Whitespace()}, "no byte-level BPE"),
+        ({"pre_tokenizer": pre_tokenizers.Sequence([
+            pre_tokenizers.Split(Regex("x+"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
+        ])}, "neither GPT-2's, Llama 3's nor Qwen's"),
+        ({"normalizer": normalizers.Lowercase()}, "its normalizer is Lowercase"),
+        ({"model": models.BPE({"a": 0, "b": 1}, [])}, "lacks 254 of the 256 bytes"),
+        ({"model": models.WordLevel({"a": 0, "b": 1}, unk_token="a")}, "its model is WordLevel, not WordPiece or"),
+    ],
+)  # fmt: skip
+def test_other_byte_pairs_do_not_run_in_the_graph(changes, message):
+    changed = TextTokenizer.of(byte_pairs())
+    for name, part in changes.items():
+        setattr(changed.backend, name, part)
+    refused(message, changed.in_graph, LENGTH)
 
 
 def test_too_short_lengths_are_refused():
@@ -302,8 +340,9 @@ def test_saved_and_loaded_again_it_is_the_same(tmp_path):
 
 
 @pytest.mark.full
-def test_the_graph_survives_saving(tmp_path):
-    module = twin("xlnet", LENGTH)
+@pytest.mark.parametrize("kind", ["xlnet", "eurobert"])
+def test_the_graph_survives_saving(kind, tmp_path):
+    module = twin(kind, LENGTH)
     tf.saved_model.save(module, str(tmp_path), signatures=module.windows.get_concrete_function())
     loaded = tf.saved_model.load(str(tmp_path))
     for before, after in zip(module(tf.constant(HARD)), loaded(tf.constant(HARD)), strict=True):
@@ -351,8 +390,6 @@ def test_a_pattern_that_takes_too_long_is_an_error_of_the_tokenizer(tmp_path):
 
 
 def test_tokenizers_that_cannot_be_rebuilt_are_refused():
-    from tokenizers import AddedToken, normalizers
-
     changed = TextTokenizer.of(wordpiece("bert"))
     changed.backend.normalizer = normalizers.NFKC()
     refused("its normalizer is NFKC, not BERT's", changed.in_graph, LENGTH)

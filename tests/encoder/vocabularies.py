@@ -157,12 +157,29 @@ def sentencepiece(kind):
     return classes[kind](tokenizer_object=tokenizer, **names)
 
 
+# As their tokenizer.json has them.
+MODERN_WORDS = {
+    kind: (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits
+        + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    for kind, digits in (("eurobert", r"\p{N}{1,3}"), ("qwen3", r"\p{N}"))
+}  # fmt: skip
+
+
 @cache
-def byte_pairs():
-    """transformers' tokenizer of RoBERTa's kind."""
+def byte_pairs(kind="roberta"):
+    """transformers' tokenizer of the kind of RoBERTa, of EuroBERT (that of Llama 3) or of Qwen3-Embedding."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer = Tokenizer(models.BPE(ignore_merges=kind == "eurobert"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if kind in MODERN_WORDS:
+        split = pre_tokenizers.Split(Regex(MODERN_WORDS[kind]), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        ])  # fmt: skip
+    if kind == "qwen3":
+        tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(
         vocab_size=600,
         special_tokens=special,
@@ -171,5 +188,20 @@ def byte_pairs():
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    if kind == "eurobert":
+        tokenizer = _with_whole_words(tokenizer)
+    if kind == "qwen3":
+        tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     tokenizer.decoder = decoders.ByteLevel()
+    if kind in MODERN_WORDS:
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
     return transformers.RobertaTokenizerFast(tokenizer_object=tokenizer)
+
+
+def _with_whole_words(tokenizer):
+    """Add tokens to which no merges lead, as Llama 3 has some: only a whole word becomes one of them."""
+    content = json.loads(tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    for word in ("Ġzebra", "qqq", "ÄįĠ", "zebra"):
+        vocabulary[word] = max(len(vocabulary), max(vocabulary.values()) + 1)
+    return Tokenizer.from_str(json.dumps(content))

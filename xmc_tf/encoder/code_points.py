@@ -242,6 +242,13 @@ def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
     return space & tf.gather(found, following) & (tf.gather(rows, following) == rows)
 
 
+def flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+    """Return the parts of a sequence in tokenizer.json as a flat list; sequences may be nested."""
+    if config is None or config["type"] != "Sequence":
+        return [config] if config else []
+    return [part for one in config[inner] for part in flat(one, inner)]
+
+
 def cannot_run_in_graph(reason: str) -> InputError:
     """Return the InputError for a tokenizer that TensorFlow ops cannot reproduce."""
     return InputError(

@@ -11,6 +11,7 @@ from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder 
 from tokenizers import Tokenizer
 
 from xmc_tf.data.windows import WindowOptions
+from xmc_tf.encoder.byte_pairs import BytePairs
 from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,
@@ -175,7 +176,7 @@ def _normalized_characters(rules: str) -> list[str | None]:
     return map_every_character(lambda text: [word for word, _ in split(normalize(text))])
 
 
-_MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram}
+_MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram, "BPE": BytePairs}
 _PROBES = [
     "", " ", "Hello, World!  A  test", "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
     "日本語テスト 中文", "한국어 조선말", "😀👩‍👩‍👧 ok", "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",

@@ -224,7 +224,7 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
-        """Return `windows` as a graph; raise an InputError for tokenizers that cannot run in one, such as RoBERTa's."""
+        """Return `windows` as a graph; raise an InputError for tokenizers that cannot run in one."""
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)

@@ -18,6 +18,7 @@ from xmc_tf.encoder.code_points import (
     Runs,
     SpecialTokens,
     cannot_run_in_graph,
+    flat,
     map_every_character,
     pieces_of,
     places_of,
@@ -40,12 +41,12 @@ _SPACE = 0x20
 class Unigram(tf.Module):
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="unigram")
-        self._steps = _normalization(_flat(config["normalizer"], "normalizers"))
+        self._steps = _normalization(flat(config["normalizer"], "normalizers"))
         late = [token for token in config["added_tokens"] if token["normalized"]]
         if backend.normalizer is not None:
             late = [{**token, "content": backend.normalizer.normalize_str(token["content"])} for token in late]
         self._late = SpecialTokens(late)
-        self._splits = _Words(_flat(config["pre_tokenizer"], "pretokenizers"))
+        self._splits = _Words(flat(config["pre_tokenizer"], "pretokenizers"))
         model = config["model"]
         if model.get("byte_fallback"):
             raise cannot_run_in_graph("it splits unknown characters into bytes")
@@ -210,10 +211,3 @@ def _punctuation_table() -> CharacterTable:
     isolated = {"type": "Punctuation", "behavior": "Isolated"}
     split = tokenizer_with(pre_tokenizer=isolated).pre_tokenizer.pre_tokenize_str
     return CharacterTable(map_every_character(lambda text: [word for word, _ in split(text)]))
-
-
-def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
-    """Return the parts of a sequence as a flat list; sequences may be nested."""
-    if config is None or config["type"] != "Sequence":
-        return [config] if config else []
-    return [part for one in config[inner] for part in _flat(one, inner)]
