@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
-from tests.encoder.other_files import save_as_tensorflow_did
+from tests.encoder.other_files import save_as_tensorflow_did, torch_weights
 from tests.encoder.tiny import (
     ARCHITECTURES,
     CASES,
@@ -30,7 +31,8 @@ from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
 REPOSITORY = Path(__file__).parents[2]
-NEVER_IN_TENSORFLOW = ("modernbert", "nomic_bert")  # versions of transformers with TensorFlow had none
+# Versions of transformers with TensorFlow had none.
+NEVER_IN_TENSORFLOW = ("eurobert", "modernbert", "nomic_bert", "qwen3")
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))
 
@@ -109,6 +111,50 @@ def test_embeddings_do_not_depend_on_padding(architecture):
     np.testing.assert_allclose(alone, expected[:1], atol=1e-5)
 
 
+@pytest.mark.parametrize("architecture", ["eurobert", "qwen3"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_padding_may_stand_on_the_left(architecture, packed):
+    """Where only distances count, as the tokenizers of language models pad."""
+    encoder = shared_encoder(architecture, pooling="mean")
+    ids, mask = documents(architecture, (5, 9))
+    left, left_mask = (np.stack([np.roll(one[0], 4), one[1]]) for one in (ids, mask))
+    expected = encoder(ids, mask, packed=packed)
+    np.testing.assert_allclose(encoder(left, left_mask, packed=packed), expected, atol=1e-5)
+
+
+def test_a_causal_encoder_does_not_look_ahead():
+    encoder = shared_encoder("qwen3", pooling="cls")
+    ids, mask = documents("qwen3", (6,))
+    assert np.array_equal(encoder(ids, mask), encoder(np.where(np.arange(6) > 0, 55, ids), mask))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_key_value_heads": 3}, "num_key_value_heads(.|\n)*a divisor of 4"),
+        ({"head_dim": 5}, "head_dim(.|\n)*an even number"),
+        ({"rope_theta": 0}, "rope_theta(.|\n)*above 0"),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "without scaling"),
+        ({"use_sliding_window": True}, "use_sliding_window(.|\n)*False"),
+    ],
+)
+def test_unsupported_options_of_qwen3_are_named(changes, message):
+    refused(message, tiny_encoder, "qwen3", **changes)
+
+
+def test_keys_of_another_width_are_refused(tmp_path):
+    """The joined matrix would have the same size with six heads of queries and one of keys."""
+    encoder = tiny_encoder("eurobert")
+    encoder.save(tmp_path)
+    arrays = torch_weights(encoder, prefix=False)
+    query, key, value = (f"layers.0.self_attn.{name}_proj.weight" for name in "qkv")
+    arrays[query] = np.concatenate([arrays[query], arrays[key]])
+    arrays[key] = arrays[key][:4]
+    arrays[value] = arrays[value][:4]
+    save_file(arrays, tmp_path / "model.safetensors")
+    refused("self_attn.q_proj.weight and .* does not fit config.json", Encoder.load, tmp_path)
+
+
 READ_BY_ALL_LAYERS = {"relative", "relative_norm", "relative_bias"}  # has gradients for which no optimizer asks
 
 
@@ -120,6 +166,7 @@ READ_BY_ALL_LAYERS = {"relative", "relative_norm", "relative_bias"}  # has gradi
          "convolution_norm"),
         ("modernbert", "half", "words embedding_norm"),
         ("mpnet", "2", "words positions embedding_norm relative_bias"),
+        ("qwen3", "1", "words"),
     ],
 )  # fmt: skip
 def test_upper_layers_are_trained_on_the_output_of_the_frozen_ones(case, layers, shared):
@@ -201,7 +248,7 @@ def test_gradients_reach_what_is_listed_as_trainable(architecture):
     assert min(reached) > 0
 
 
-@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "modernbert", "xlnet"])
+@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "eurobert", "modernbert", "qwen3", "xlnet"])
 def test_half_precision_gives_float32(architecture):
     ids, mask = documents(architecture)
     expected = shared_encoder(architecture, pooling="mean")(ids, mask).numpy()
@@ -216,7 +263,8 @@ def test_half_precision_gives_float32(architecture):
 
 
 @pytest.mark.parametrize(
-    "architecture", ["bert", *(pytest.param(one, marks=pytest.mark.full) for one in ("deberta-v2", "modernbert"))]
+    "architecture",
+    ["bert", *(pytest.param(one, marks=pytest.mark.full) for one in ("deberta-v2", "eurobert", "modernbert", "qwen3"))],
 )
 def test_bfloat16_agrees_within_its_precision(architecture):
     encoder = perturbed(tiny_encoder(architecture, pooling="mean"))

@@ -33,6 +33,10 @@ _MODERN = {
     "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0, "bos_token_id": 3,
     "eos_token_id": 4, "cls_token_id": 3, "sep_token_id": 4, "reference_compile": False,
 }  # fmt: skip
+_GROUPED = {
+    **_SIZES, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32, "pad_token_id": 1,
+    "bos_token_id": 3, "eos_token_id": 4, "rope_theta": 250.0,
+}  # fmt: skip
 
 # The usual form of each architecture under its name; its other forms under its name and a word.
 CASES = {
@@ -64,6 +68,9 @@ CASES = {
         },
     },
     "nomic_bert": {**_SIZES, "max_position_embeddings": 32},
+    "eurobert": _GROUPED,
+    "eurobert biased": {**_GROUPED, "num_key_value_heads": None, "attention_bias": True, "mlp_bias": True},
+    "qwen3": {**_GROUPED, "head_dim": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 300.0}},
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
 ARCHITECTURES = sorted(registry.ARCHITECTURES)  # each needs a case of its name

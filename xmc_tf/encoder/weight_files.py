@@ -56,7 +56,8 @@ class WeightFiles:
             joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         except ValueError:
             joined = parts[0]
-        if joined.shape != weight.shape:
+        widths = tuple(part.shape[-1] for part in parts)
+        if joined.shape != weight.shape or widths != (weight.sizes or widths):
             raise _misfit(" and ".join(weight.files), weight, joined.shape)
         return joined
 
@@ -65,7 +66,8 @@ def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, 
     """Return weights, or their gradients, under PyTorch's names and in PyTorch's orientation."""
     arrays = {}
     for weight in weights:
-        for name, part in zip(weight.files, np.split(values[weight.name], len(weight.files), axis=-1), strict=True):
+        cuts = np.cumsum(weight.sizes)[:-1] if weight.sizes else len(weight.files)
+        for name, part in zip(weight.files, np.split(values[weight.name], cuts, axis=-1), strict=True):
             arrays[name] = np.ascontiguousarray(weight.to_file(part))
     return arrays
 

@@ -6,10 +6,9 @@ from xmc_tf.encoder.network.architecture import Architecture
 from xmc_tf.encoder.network.attention import Tensor
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
 from xmc_tf.encoder.network.parts import Parts
-from xmc_tf.encoder.network.rotary import RotaryAttention, Rotation, is_rotation
+from xmc_tf.encoder.network.rotary import OneRotation, check_rotation
 from xmc_tf.encoder.network.weights import Weight, WeightNames
 
-_THETA = 1000.0
 # Options of the published code that are off in the published models.
 _UNUSUAL = (
     "prenorm", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "causal", "parallel_block", "use_rms_norm",
@@ -17,15 +16,8 @@ _UNUSUAL = (
 )  # fmt: skip
 
 
-class OneRotation(RotaryAttention):
-    """Rotary attention with the same rotation in all layers."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._rotation = self.rotation(_rotation_base(self.config))
-
-    def rotation_of(self, number: int) -> Rotation:
-        return self._rotation
+class NomicAttention(OneRotation):
+    base = ("rotary_emb_base", 1000.0)
 
 
 class NomicBert(Architecture):
@@ -45,7 +37,7 @@ class NomicBert(Architecture):
         out_norm="post_attention_layernorm", inner=("mlp.gate_proj", "mlp.up_proj"), outer="mlp.down_proj",
         outer_norm="post_mlp_layernorm", pooler="",
     )  # fmt: skip
-    attention = OneRotation
+    attention = NomicAttention
     pooling = "mean"
 
     def config(self, content: Mapping[str, Any], where: str) -> EncoderConfig:
@@ -55,9 +47,7 @@ class NomicBert(Architecture):
 
     def check(self, fields: Fields) -> None:
         super().check(fields)
-        rope = fields.content.get("rope_parameters")
-        if rope is not None and not is_rotation(rope):
-            raise fields.misfit("rope_parameters", "a rope_theta without scaling", rope)
+        check_rotation(fields, "rotary_emb_base")
 
     def has_positions(self, content: Mapping[str, Any]) -> bool:
         return False
@@ -97,8 +87,3 @@ class PublishedNomicBert(NomicBert):
         for name in _UNUSUAL:
             fields.require(name, None, 0, False)
         fields.require("rotary_emb_scale_base", None)
-
-
-def _rotation_base(config: EncoderConfig) -> float:
-    rope = config.option("rope_parameters", None)
-    return float(rope["rope_theta"] if rope else config.option("rotary_emb_base", _THETA))

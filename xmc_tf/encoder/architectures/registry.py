@@ -7,15 +7,18 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.architectures.albert import Albert
 from xmc_tf.encoder.architectures.bert import Bert, DistilBert, Electra, Roberta, XlmRoberta
 from xmc_tf.encoder.architectures.deberta_v2 import DebertaV2
+from xmc_tf.encoder.architectures.eurobert import EuroBert
 from xmc_tf.encoder.architectures.modernbert import ModernBert
 from xmc_tf.encoder.architectures.mpnet import MpNet
 from xmc_tf.encoder.architectures.nomic_bert import NomicBert
+from xmc_tf.encoder.architectures.qwen3 import Qwen3
 from xmc_tf.encoder.architectures.xlnet import XlNet
 from xmc_tf.encoder.network.architecture import Architecture
 from xmc_tf.encoder.network.config import EncoderConfig
 
 _ALL: tuple[type[Architecture], ...] = (
-    Bert, Roberta, XlmRoberta, DistilBert, XlNet, DebertaV2, Electra, MpNet, Albert, ModernBert, NomicBert,
+    Bert, Roberta, XlmRoberta, DistilBert, XlNet, DebertaV2, Electra, MpNet, Albert, ModernBert, NomicBert, EuroBert,
+    Qwen3,
 )  # fmt: skip
 ARCHITECTURES: dict[str, Architecture] = {one.name: one() for one in _ALL}
 

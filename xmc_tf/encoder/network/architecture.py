@@ -83,6 +83,10 @@ class Architecture:
             raise fields.misfit("num_attention_heads", f"a divisor of {width}", heads)
         return each
 
+    def key_heads(self, config: EncoderConfig) -> int:
+        """Return the number of heads of keys and values, each of which a group of heads of queries shares."""
+        return config.heads
+
     def has_positions(self, content: Mapping[str, Any]) -> bool:
         """Return whether there are embeddings of absolute positions."""
         return True

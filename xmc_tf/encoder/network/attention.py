@@ -47,28 +47,41 @@ class Attention:
         self.config, self.weights, self.layout, self.operations = config, weights, layout, operations
         self.dense, self.dtype = dense, dtype
         self.scale = 1 / math.sqrt(config.head_width)
+        self.key_heads = config.architecture.key_heads(config)
         absent = (1.0 - self.ops.cast(layout.mask, self.ops.float32)) * ABSENT
         self.absent = self.ops.cast(absent, dtype)[:, None, None, :]
 
     def __call__(self, x: Tensor, layer: str, number: int) -> Tensor:
         """Return the attention output of each token: rows of ``heads * head_width`` numbers."""
         # `layer` is the prefix of the names of the layer's weights.
-        query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")), 3)
+        query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")))
         scores = self.scores(query, key, layer, number) + self.absent
         shares = self.operations.drop(self.ops.nn.softmax(scores), self.config.attention_dropout)
-        found = self.ops.transpose(self.ops.matmul(shares, value), [0, 2, 1, 3])
+        found = self.ops.transpose(self.products(shares, value, self.config.head_width), [0, 2, 1, 3])
         return self.layout.pack(self.ops.reshape(found, [-1, self.config.heads * self.config.head_width]))
 
-    def heads(self, places: Tensor, parts: int) -> list[Tensor]:
-        """Split rows into parts, such as queries and keys; each part is ``[documents, heads, tokens, head_width]``."""
-        layout, config = self.layout, self.config
-        shape = [layout.documents, layout.width, parts, config.heads, config.head_width]
-        # Unstacked, not indexed: the gradient of an index fills and adds whole tensors.
-        return self.ops.unstack(self.ops.transpose(self.ops.reshape(places, shape), [2, 0, 3, 1, 4]), num=parts)
+    def heads(self, places: Tensor) -> list[Tensor]:
+        """Split rows into queries, keys and values, each ``[documents, heads, tokens, head_width]``."""
+        layout, config, of_keys = self.layout, self.config, self.key_heads
+        shape = [layout.documents, layout.width, config.heads + 2 * of_keys, config.head_width]
+        # Split, not indexed: the gradient of an index fills and adds whole tensors.
+        every = self.ops.transpose(self.ops.reshape(places, shape), [0, 2, 1, 3])
+        return self.ops.split(every, [config.heads, of_keys, of_keys], axis=1)
+
+    def products(self, rows: Tensor, shared: Tensor, width: Any, transpose_b: bool = False) -> Tensor:
+        """Multiply each head's rows with its matrix, which a group of heads may share; the products have a width."""
+        if self.key_heads == self.config.heads:
+            return self.ops.matmul(rows, shared, transpose_b=transpose_b)
+        # The rows of the heads of a group become those of one matrix, so that nothing is repeated.
+        documents, tokens = self.layout.documents, self.layout.width
+        inner = self.config.head_width if transpose_b else tokens
+        grouped = self.ops.reshape(rows, [documents, self.key_heads, -1, inner])
+        found = self.ops.matmul(grouped, shared, transpose_b=transpose_b)
+        return self.ops.reshape(found, [documents, self.config.heads, tokens, width])
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return the attention scores ``[documents, heads, tokens, tokens]``."""
-        return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
+        return self.products(query * self.ops.cast(self.scale, self.dtype), key, self.layout.width, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
         """Return the products of tokens and table rows for their distances: ``[documents, heads, tokens, tokens]``."""

@@ -40,6 +40,11 @@ class Operations:
         mean, variance = tf.nn.moments(x, [1], keepdims=True)
         return tf.nn.batch_normalization(x, mean, variance, shift, scale, self._epsilon)
 
+    def normalize_size(self, x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """Divide each row by the root of its mean square and multiply by the scale (RMSNorm); float32."""
+        x = tf.cast(x, tf.float32)
+        return x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), axis=-1, keepdims=True) + self._epsilon) * scale
+
     def add_and_normalize(self, x: tf.Tensor, y: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
         """Return ``normalize(x + y)``; ``y`` may be in half precision."""
         return self.normalize(x + tf.cast(y, tf.float32), scale, shift)

@@ -50,6 +50,9 @@ class Parts:
     def normalize(self, x: Tensor, name: str) -> Tensor:
         return self.operations.normalize(x, *self._norm(name))
 
+    def normalize_size(self, x: Tensor, name: str) -> Tensor:
+        return self.operations.normalize_size(x, self.weights[f"{name}.scale"])
+
     def add_and_normalize(self, x: Tensor, y: Tensor, name: str) -> Tensor:
         return self.operations.add_and_normalize(x, y, *self._norm(name))
 

@@ -1,11 +1,12 @@
 """Attention that rotates queries and keys by their positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xmc_tf.encoder.network.attention import Attention, Tensor
+from xmc_tf.encoder.network.config import Fields
 
 Rotation = tuple[Tensor, Tensor]  # the cosine and the sine of each angle: [1, 1, tokens, head_width]
 
@@ -34,6 +35,29 @@ class RotaryAttention(Attention):
     def _half_turned(self, x: Tensor) -> Tensor:
         first, second = self.ops.split(x, 2, axis=-1)
         return self.ops.concat([-second, first], axis=-1)
+
+
+class OneRotation(RotaryAttention):
+    """Rotary attention with the same rotation in all layers."""
+
+    base: ClassVar = ("rope_theta", 10_000.0)  # the field in config.json with the rotation's base, and its default
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        rope = self.config.option("rope_parameters", None)  # of transformers 5
+        self._rotation = self.rotation(float(rope["rope_theta"] if rope else self.config.option(*self.base)))
+
+    def rotation_of(self, number: int) -> Rotation:
+        return self._rotation
+
+
+def check_rotation(fields: Fields, name: str) -> None:
+    """Raise an InputError if the rotation of all layers, or its base in the field ``name``, is not supported."""
+    ropes, theta = fields.content.get("rope_parameters"), fields.content.get(name)
+    if ropes is not None and not is_rotation(ropes):
+        raise fields.misfit("rope_parameters", "a rope_theta without scaling", ropes)
+    if theta is not None and not is_rotation({"rope_theta": theta}):
+        raise fields.misfit(name, "a number above 0", theta)
 
 
 def is_rotation(given: Any) -> bool:

@@ -19,6 +19,7 @@ class Weight:
     to_own: Turn = np.asarray
     to_file: Turn = np.asarray
     unused: bool = False  # by embeddings, so that files may lack it
+    sizes: tuple[int, ...] = ()  # of the last axis of each array, if they differ
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ def norm(name: str, file: str, width: int, shift: bool = True) -> Iterator[Weigh
 
 
 def dense(
-    name: str, files: tuple[str, ...], inputs: int, outputs: int, biased: bool = True, unused: bool = False
-) -> Iterator[Weight]:
+    name: str, files: tuple[str, ...], inputs: int, outputs: int, biased: bool = True, unused: bool = False,
+    sizes: tuple[int, ...] = (),
+) -> Iterator[Weight]:  # fmt: skip
     """Yield the kernel of a dense layer, and its bias."""
     kernels, biases = (tuple(f"{one}.{part}" for one in files) for part in ("weight", "bias"))
-    yield Weight(f"{name}.kernel", (inputs, outputs), kernels, np.transpose, np.transpose, unused)
+    yield Weight(f"{name}.kernel", (inputs, outputs), kernels, np.transpose, np.transpose, unused, sizes)
     if biased:
-        yield Weight(f"{name}.bias", (outputs,), biases, unused=unused)
+        yield Weight(f"{name}.bias", (outputs,), biases, unused=unused, sizes=sizes)

@@ -154,8 +154,11 @@ class Graph:
     def concat(self, parts: Sequence[Node], axis: int) -> Node:
         return self.add("Concat", *parts, axis=axis)
 
-    def split(self, x: Node, count: int, axis: int) -> list[Node]:
-        return self._add("Split", [x], "", "", {"axis": axis, "num_outputs": count}, count)
+    def split(self, x: Node, parts: int | list[int], axis: int) -> list[Node]:
+        """Split a dimension into equal parts, given their number, or into parts of the given sizes."""
+        if isinstance(parts, int):
+            return self._add("Split", [x], "", "", {"axis": axis, "num_outputs": parts}, parts)
+        return self._add("Split", [x, parts], "", "", {"axis": axis}, len(parts))
 
     def unstack(self, x: Node, num: int, axis: int = 0) -> list[Node]:
         return [self.squeeze(part, axis) for part in self.split(x, num, axis)]

@@ -66,6 +66,11 @@ class GraphOperations:
     def normalize(self, x: Node, scale: Node, shift: Node | None) -> Node:
         return self._graph.add("LayerNormalization", x, scale, shift, axis=-1, epsilon=self._epsilon)
 
+    def normalize_size(self, x: Node, scale: Node) -> Node:
+        # ONNX Runtime makes one operation of these.
+        squares = self._graph.add("ReduceMean", self._graph.add("Pow", x, 2.0), [-1], keepdims=1)
+        return x / self._graph.add("Sqrt", squares + self._epsilon) * scale
+
     def add_and_normalize(self, x: Node, y: Node, scale: Node, shift: Node | None) -> Node:
         return self.normalize(x + y, scale, shift)
 
