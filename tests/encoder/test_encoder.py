@@ -32,7 +32,8 @@ from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingO
 
 REPOSITORY = Path(__file__).parents[2]
 # Versions of transformers with TensorFlow had none.
-NEVER_IN_TENSORFLOW = ("eurobert", "modernbert", "nomic_bert", "qwen3")
+NEVER_IN_TENSORFLOW = ("eurobert", "gemma3_text", "modernbert", "nomic_bert", "qwen3")
+IN_HALF = ("bert", "deberta-v2", "eurobert", "gemma3_text", "modernbert", "qwen3")
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))
 
@@ -111,7 +112,7 @@ def test_embeddings_do_not_depend_on_padding(architecture):
     np.testing.assert_allclose(alone, expected[:1], atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", ["eurobert", "qwen3"])
+@pytest.mark.parametrize("architecture", ["eurobert", "gemma3_text", "qwen3"])
 @pytest.mark.parametrize("packed", [True, False])
 def test_padding_may_stand_on_the_left(architecture, packed):
     """Where only distances count, as the tokenizers of language models pad."""
@@ -129,17 +130,20 @@ def test_a_causal_encoder_does_not_look_ahead():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("architecture", "changes", "message"),
     [
-        ({"num_key_value_heads": 3}, "num_key_value_heads(.|\n)*a divisor of 4"),
-        ({"head_dim": 5}, "head_dim(.|\n)*an even number"),
-        ({"rope_theta": 0}, "rope_theta(.|\n)*above 0"),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "without scaling"),
-        ({"use_sliding_window": True}, "use_sliding_window(.|\n)*False"),
+        ("qwen3", {"num_key_value_heads": 3}, "num_key_value_heads(.|\n)*a divisor of 4"),
+        ("qwen3", {"head_dim": 5}, "head_dim(.|\n)*an even number"),
+        ("qwen3", {"rope_theta": 0}, "rope_theta(.|\n)*above 0"),
+        ("qwen3", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "without scaling"),
+        ("qwen3", {"use_sliding_window": True}, "use_sliding_window(.|\n)*False"),
+        ("gemma3_text", {"use_bidirectional_attention": None}, "use_bidirectional_attention(.|\n)*EmbeddingGemma"),
+        ("gemma3_text", {"rope_local_base_freq": -1}, "rope_local_base_freq(.|\n)*above 0"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping(.|\n)*None"),
     ],
 )
-def test_unsupported_options_of_qwen3_are_named(changes, message):
-    refused(message, tiny_encoder, "qwen3", **changes)
+def test_unsupported_options_are_named(architecture, changes, message):
+    refused(message, tiny_encoder, architecture, **changes)
 
 
 def test_keys_of_another_width_are_refused(tmp_path):
@@ -248,7 +252,7 @@ def test_gradients_reach_what_is_listed_as_trainable(architecture):
     assert min(reached) > 0
 
 
-@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "eurobert", "modernbert", "qwen3", "xlnet"])
+@pytest.mark.parametrize("architecture", [*IN_HALF, "xlnet"])
 def test_half_precision_gives_float32(architecture):
     ids, mask = documents(architecture)
     expected = shared_encoder(architecture, pooling="mean")(ids, mask).numpy()
@@ -262,10 +266,7 @@ def test_half_precision_gives_float32(architecture):
     assert all(one.dtype == tf.float32 for one in encoder.variables)
 
 
-@pytest.mark.parametrize(
-    "architecture",
-    ["bert", *(pytest.param(one, marks=pytest.mark.full) for one in ("deberta-v2", "eurobert", "modernbert", "qwen3"))],
-)
+@pytest.mark.parametrize("architecture", ["bert", *(pytest.param(one, marks=pytest.mark.full) for one in IN_HALF[1:])])
 def test_bfloat16_agrees_within_its_precision(architecture):
     encoder = perturbed(tiny_encoder(architecture, pooling="mean"))
     encoder.config = encoder.config.with_dropout(0.0)

@@ -39,7 +39,7 @@ def test_embeddings_are_tensorflows(case, pooling, tmp_path):
     assert (runtime.dim, runtime.max_length) == (encoder.dim, encoder.max_length)
 
 
-@pytest.mark.parametrize("case", ["bert", "deberta-v2 convolution", "modernbert", "qwen3"])
+@pytest.mark.parametrize("case", ["bert", "deberta-v2 convolution", "gemma3_text", "modernbert", "qwen3"])
 def test_eight_bits_stay_near_and_are_a_quarter_of_the_file(case, tmp_path):
     encoder = perturbed(tiny_encoder(case, "mean", vocab_size=3000))
     runtime = both(encoder, tmp_path, precision="int8")

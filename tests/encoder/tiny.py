@@ -37,6 +37,11 @@ _GROUPED = {
     **_SIZES, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32, "pad_token_id": 1,
     "bos_token_id": 3, "eos_token_id": 4, "rope_theta": 250.0,
 }  # fmt: skip
+_GEMMA = {
+    **_GROUPED, "num_hidden_layers": 3, "head_dim": 6, "sliding_window": 6, "sliding_window_pattern": 3,
+    "pad_token_id": 0, "use_bidirectional_attention": True, "query_pre_attn_scalar": 9, "rope_local_base_freq": 20.0,
+    "hidden_activation": "gelu_pytorch_tanh",
+}  # fmt: skip
 
 # The usual form of each architecture under its name; its other forms under its name and a word.
 CASES = {
@@ -71,6 +76,16 @@ CASES = {
     "eurobert": _GROUPED,
     "eurobert biased": {**_GROUPED, "num_key_value_heads": None, "attention_bias": True, "mlp_bias": True},
     "qwen3": {**_GROUPED, "head_dim": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 300.0}},
+    "gemma3_text": _GEMMA,
+    "gemma3_text listed": {
+        **_GEMMA,
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "num_key_value_heads": 1,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 200.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+        },
+    },
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
 ARCHITECTURES = sorted(registry.ARCHITECTURES)  # each needs a case of its name

@@ -20,7 +20,7 @@ from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import MODULES_FILE
 
 # Initial values of weights that do not start at random.
-_CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
+_CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "excess": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
 
 
 def read_encoder(

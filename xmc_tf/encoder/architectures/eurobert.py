@@ -3,7 +3,7 @@ from typing import Any, ClassVar
 
 from xmc_tf.encoder.architectures.bert import BERT_DEFAULTS
 from xmc_tf.encoder.network.architecture import Architecture
-from xmc_tf.encoder.network.attention import Tensor
+from xmc_tf.encoder.network.attention import Attention, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
 from xmc_tf.encoder.network.parts import Parts
 from xmc_tf.encoder.network.rotary import OneRotation, check_rotation
@@ -31,16 +31,19 @@ class EuroBert(Architecture):
         out="self_attn.o_proj", out_norm="input_layernorm", inner=("mlp.gate_proj", "mlp.up_proj"),
         outer="mlp.down_proj", outer_norm="post_attention_layernorm", pooler="",
     )  # fmt: skip
-    attention = OneRotation
+    attention: ClassVar[type[Attention]] = OneRotation
     pooling = "mean"
     after_layers = ("final_norm",)
 
     def check(self, fields: Fields) -> None:
         super().check(fields)
-        check_rotation(fields, "rope_theta")
+        self.check_rotations(fields)
         heads, keys = fields.whole("num_attention_heads"), fields.content.get("num_key_value_heads")
         if keys is not None and (type(keys) is not int or keys < 1 or heads % keys):
             raise fields.misfit("num_key_value_heads", f"a divisor of {heads}", keys)
+
+    def check_rotations(self, fields: Fields) -> None:
+        check_rotation(fields, "rope_theta")
 
     def head_width(self, fields: Fields, width: int, heads: int) -> int:
         each = fields.value("head_dim") or width // heads
@@ -60,9 +63,9 @@ class EuroBert(Architecture):
     def layer_weights(self, config: EncoderConfig, number: int, file: str) -> Iterator[Weight]:
         own = f"layer.{number}."
         yield from self.attention_weights(config, own, file, config.option("attention_bias", False))
-        yield from norm(f"{own}out_norm", file + self.names.out_norm, config.width, shift=False)
+        yield from self.size_norm(f"{own}out_norm", file + self.names.out_norm, config.width)
         yield from self.feed_forward_weights(config, own, file, config.option("mlp_bias", False), gated=True)
-        yield from norm(f"{own}outer_norm", file + self.names.outer_norm, config.width, shift=False)
+        yield from self.size_norm(f"{own}outer_norm", file + self.names.outer_norm, config.width)
 
     def attention_weights(self, config: EncoderConfig, own: str, file: str, biased: bool = True) -> Iterator[Weight]:
         heads, keys = config.heads * config.head_width, self.key_heads(config) * config.head_width
@@ -71,7 +74,11 @@ class EuroBert(Architecture):
         yield from dense(f"{own}out", (file + self.names.out,), heads, config.width, biased)
 
     def shared_weights(self, config: EncoderConfig) -> Iterator[Weight]:
-        yield from norm("final_norm", "norm", config.width, shift=False)
+        yield from self.size_norm("final_norm", "norm", config.width)
+
+    def size_norm(self, name: str, file: str, width: int) -> Iterator[Weight]:
+        """Yield the weight of a normalization by size."""
+        yield from norm(name, file, width, shift=False)
 
     def embed(self, net: Parts, ids: Tensor) -> Tensor:
         return net.dropped(net.tokens(ids))
@@ -79,9 +86,13 @@ class EuroBert(Architecture):
     def layer(self, net: Parts, x: Tensor, layer: str, number: int) -> Tensor:
         """Apply a layer that normalizes its inputs."""
         attended = net.attend(net.normalize_size(x, f"{layer}out_norm"), layer, number)
-        x += net.ops.cast(net.dropped(net.dense(attended, f"{layer}out")), net.ops.float32)
+        x += self.branch(net, net.dense(attended, f"{layer}out"), f"{layer}attended_norm")
         inner = net.gated(net.normalize_size(x, f"{layer}outer_norm"), f"{layer}inner")
-        return x + net.ops.cast(net.dropped(net.dense(inner, f"{layer}outer")), net.ops.float32)
+        return x + self.branch(net, net.dense(inner, f"{layer}outer"), f"{layer}fed_norm")
+
+    def branch(self, net: Parts, y: Tensor, norm: str) -> Tensor:
+        """Return what a part of a layer adds to its input; ``norm`` names a normalization, if there is one."""
+        return net.ops.cast(net.dropped(y), net.ops.float32)
 
     def finish(self, net: Parts, x: Tensor) -> Tensor:
         return net.normalize_size(x, "final_norm")

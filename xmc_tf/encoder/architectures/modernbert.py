@@ -3,33 +3,11 @@ from typing import Any, ClassVar
 
 from xmc_tf.encoder.architectures.bert import BERT_DEFAULTS
 from xmc_tf.encoder.network.architecture import Architecture
-from xmc_tf.encoder.network.attention import ABSENT, Tensor
+from xmc_tf.encoder.network.attention import Tensor
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
 from xmc_tf.encoder.network.parts import Parts
-from xmc_tf.encoder.network.rotary import RotaryAttention, Rotation, is_rotation
+from xmc_tf.encoder.network.rotary import ALL, NEAR, LocalRotaryAttention, check_local_layers
 from xmc_tf.encoder.network.weights import Weight, WeightNames, norm, table
-
-# The types of layers, as transformers 5 names them.
-_ALL, _NEAR = "full_attention", "sliding_attention"
-
-
-class LocalRotaryAttention(RotaryAttention):
-    """Rotary attention of which most layers see only nearby tokens."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._local = _local_layers(self.config)
-        place = self.ops.range(self.layout.width)
-        near = self.ops.abs(place[:, None] - place[None, :]) <= self.config.option("local_attention", 128) // 2
-        self._far = self.ops.cast(self.ops.where(near, 0.0, ABSENT), self.dtype)[None, None]
-        self._rotations = [self.rotation(theta) for theta in _rotation_bases(self.config)]
-
-    def rotation_of(self, number: int) -> Rotation:
-        return self._rotations[self._local[number]]
-
-    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        scores = super().scores(query, key, layer, number)
-        return scores + self._far if self._local[number] else scores
 
 
 class ModernBert(Architecture):
@@ -56,14 +34,24 @@ class ModernBert(Architecture):
 
     def check(self, fields: Fields) -> None:
         super().check(fields)
-        content = fields.content
-        kinds, ropes = content.get("layer_types"), content.get("rope_parameters")
-        listed = isinstance(kinds, list) and len(kinds) == content.get("num_hidden_layers", 22)
-        if kinds is not None and not (listed and {*map(str, kinds)} <= {_ALL, _NEAR}):
-            raise fields.misfit("layer_types", f"{_ALL!r} or {_NEAR!r} for each layer", kinds)
-        rotates = isinstance(ropes, Mapping) and all(is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
-        if ropes is not None and not rotates:
-            raise fields.misfit("rope_parameters", f"a rope_theta for {_ALL!r} and {_NEAR!r}, without scaling", ropes)
+        check_local_layers(fields)
+
+    def local_layers(self, config: EncoderConfig) -> list[bool]:
+        """Return whether each layer sees only nearby tokens."""
+        if (kinds := config.option("layer_types", None)) is not None:  # of transformers 5
+            return [kind == NEAR for kind in kinds]
+        every = config.option("global_attn_every_n_layers", 3)
+        return [number % every != 0 for number in range(config.layers)]
+
+    def farthest_seen(self, config: EncoderConfig) -> int:
+        return config.option("local_attention", 128) // 2
+
+    def rotation_bases(self, config: EncoderConfig) -> tuple[float, float]:
+        """Return the bases (theta) of the rotations: for the layers that see all tokens, and for the others."""
+        if (ropes := config.option("rope_parameters", None)) is not None:  # of transformers 5
+            return float(ropes[ALL]["rope_theta"]), float(ropes[NEAR]["rope_theta"])
+        theta = float(config.option("global_rope_theta", 160000.0))
+        return theta, float(config.content.get("local_rope_theta", 10000.0) or theta)
 
     def has_positions(self, content: Mapping[str, Any]) -> bool:
         return False
@@ -98,22 +86,6 @@ class ModernBert(Architecture):
 
     def finish(self, net: Parts, x: Tensor) -> Tensor:
         return net.normalize(x, "final_norm")
-
-
-def _local_layers(config: EncoderConfig) -> list[bool]:
-    """Return whether each layer sees only nearby tokens."""
-    if (kinds := config.option("layer_types", None)) is not None:  # of transformers 5
-        return [kind == _NEAR for kind in kinds]
-    every = config.option("global_attn_every_n_layers", 3)
-    return [number % every != 0 for number in range(config.layers)]
-
-
-def _rotation_bases(config: EncoderConfig) -> tuple[float, float]:
-    """Return the bases (theta) of the rotations: for the layers that see all tokens, and for the others."""
-    if (ropes := config.option("rope_parameters", None)) is not None:  # of transformers 5
-        return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
-    theta = float(config.option("global_rope_theta", 160000.0))
-    return theta, float(config.content.get("local_rope_theta", 10000.0) or theta)
 
 
 def _has_shift(config: EncoderConfig) -> bool:

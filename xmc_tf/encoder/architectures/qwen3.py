@@ -1,14 +1,14 @@
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from xmc_tf.encoder.architectures.eurobert import EuroBert
-from xmc_tf.encoder.network.attention import ABSENT, Tensor
+from xmc_tf.encoder.network.attention import ABSENT, Attention
 from xmc_tf.encoder.network.config import EncoderConfig, Fields
-from xmc_tf.encoder.network.rotary import OneRotation
-from xmc_tf.encoder.network.weights import Weight, norm
+from xmc_tf.encoder.network.rotary import NormalizedHeads, OneRotation
+from xmc_tf.encoder.network.weights import Weight
 
 
-class CausalAttention(OneRotation):
+class CausalAttention(NormalizedHeads, OneRotation):
     """Rotary attention to a token and those before it, with normalized queries and keys."""
 
     def __init__(self, *given: Any) -> None:
@@ -16,12 +16,6 @@ class CausalAttention(OneRotation):
         place = self.ops.range(self.layout.width)
         later = self.ops.where(place[None, :] > place[:, None], ABSENT, 0.0)
         self.absent += self.ops.cast(later, self.dtype)[None, None]
-
-    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        query = self.operations.normalize_size(query, self.weights[f"{layer}query_norm.scale"])
-        key = self.operations.normalize_size(key, self.weights[f"{layer}key_norm.scale"])
-        query, key = (self.ops.cast(one, self.dtype) for one in (query, key))
-        return super().scores(query, key, layer, number)
 
 
 class Qwen3(EuroBert):
@@ -35,7 +29,7 @@ class Qwen3(EuroBert):
         "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "head_dim": 128,
         "intermediate_size": 22016, "max_position_embeddings": 32768, "layer_norm_eps": 1e-6, "pad_token_id": -1,
     }  # fmt: skip
-    attention = CausalAttention
+    attention: ClassVar[type[Attention]] = CausalAttention
     pooling = "last"
 
     def check(self, fields: Fields) -> None:
@@ -45,4 +39,4 @@ class Qwen3(EuroBert):
     def attention_weights(self, config: EncoderConfig, own: str, file: str, biased: bool = True) -> Iterator[Weight]:
         yield from super().attention_weights(config, own, file, biased)
         for part in ("query", "key"):
-            yield from norm(f"{own}{part}_norm", f"{file}self_attn.{part[0]}_norm", config.head_width, shift=False)
+            yield from self.size_norm(f"{own}{part}_norm", f"{file}self_attn.{part[0]}_norm", config.head_width)

@@ -8,6 +8,7 @@ from xmc_tf.encoder.architectures.albert import Albert
 from xmc_tf.encoder.architectures.bert import Bert, DistilBert, Electra, Roberta, XlmRoberta
 from xmc_tf.encoder.architectures.deberta_v2 import DebertaV2
 from xmc_tf.encoder.architectures.eurobert import EuroBert
+from xmc_tf.encoder.architectures.gemma3 import Gemma3Text
 from xmc_tf.encoder.architectures.modernbert import ModernBert
 from xmc_tf.encoder.architectures.mpnet import MpNet
 from xmc_tf.encoder.architectures.nomic_bert import NomicBert
@@ -18,7 +19,7 @@ from xmc_tf.encoder.network.config import EncoderConfig
 
 _ALL: tuple[type[Architecture], ...] = (
     Bert, Roberta, XlmRoberta, DistilBert, XlNet, DebertaV2, Electra, MpNet, Albert, ModernBert, NomicBert, EuroBert,
-    Qwen3,
+    Qwen3, Gemma3Text,
 )  # fmt: skip
 ARCHITECTURES: dict[str, Architecture] = {one.name: one() for one in _ALL}
 

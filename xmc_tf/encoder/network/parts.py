@@ -5,6 +5,7 @@ from typing import Any
 
 from xmc_tf.encoder.network.attention import Attention, Layout, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig
+from xmc_tf.encoder.network.weights import scale_of
 
 
 class Parts:
@@ -51,7 +52,7 @@ class Parts:
         return self.operations.normalize(x, *self._norm(name))
 
     def normalize_size(self, x: Tensor, name: str) -> Tensor:
-        return self.operations.normalize_size(x, self.weights[f"{name}.scale"])
+        return self.operations.normalize_size(x, scale_of(self.weights, name))
 
     def add_and_normalize(self, x: Tensor, y: Tensor, name: str) -> Tensor:
         return self.operations.add_and_normalize(x, y, *self._norm(name))

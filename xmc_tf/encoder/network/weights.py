@@ -1,7 +1,8 @@
 """The weights of an encoder: their names and shapes in this package, and their names in files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,11 @@ def norm(name: str, file: str, width: int, shift: bool = True) -> Iterator[Weigh
     yield Weight(f"{name}.scale", (width,), (f"{file}.weight",))
     if shift:
         yield Weight(f"{name}.shift", (width,), (f"{file}.bias",))
+
+
+def scale_of(weights: Mapping[str, Any], name: str) -> Any:
+    """Return the scale of a normalization by size. Some files have what it exceeds 1 by."""
+    return weights[f"{name}.scale"] if f"{name}.scale" in weights else 1.0 + weights[f"{name}.excess"]
 
 
 def dense(
