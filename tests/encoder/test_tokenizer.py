@@ -84,6 +84,8 @@ HARD = [
     "<s> </s> <pad> <unk> <mask>",
     "a <mask> b<mask>c  <mask>  <mask>",
     "<cls><sep><eod><eop>",
+    "<|reserved_special_token_12|> a<|reserved_special_token_1|>b<|reserved_special_token_|>",
+    "<|reserved_special_token_7|><|reserved_special_token_7|",
     "[SE\x00P] [SEP\u0301] ［MASK］ <mask\u200b>",
     "[MASK][MASK] [[MASK]] <<s>>",
     "▁ ▁a ▁▁b a▁b ▁",

@@ -190,6 +190,7 @@ def byte_pairs(kind="roberta"):
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     if kind == "eurobert":
         tokenizer = _with_whole_words(tokenizer)
+        tokenizer.add_special_tokens([f"<|reserved_special_token_{number}|>" for number in range(251)])
     if kind == "qwen3":
         tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     tokenizer.decoder = decoders.ByteLevel()

@@ -200,16 +200,30 @@ class SpecialTokens:
 
     def mark(self, runs: Runs) -> Runs:
         """Replace each special token by a single code point, which is `SPECIAL` plus the token's id."""
+        if not self._tokens:
+            return runs
         points, rows = runs
-        later = ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
-        marked = points
-        covered = tf.zeros_like(points, tf.bool)
+        # Only characters that may begin a token are compared: Llama 3 has 256 tokens, each of some 27 characters.
+        firsts = sorted({ord(content[0]) for content, *_ in self._tokens})
+        places = places_of(tf.reduce_any(points[:, None] == tf.constant(firsts), axis=1))
+        longest = max(len(content) for content, *_ in self._tokens)
+        there = places[:, None] + tf.range(longest, dtype=tf.int64)
+        later, row = (tf.gather(tf.pad(one, [[0, longest]], constant_values=-1), there) for one in runs)
+        later = tf.where(row == row[:, :1], later, -1)
+        ids = tf.fill(tf.shape(places), -1)
+        ends = places
+        for content, number, *_ in self._tokens:
+            found = tf.reduce_all(later[:, : len(content)] == [ord(character) for character in content], axis=1)
+            ids, ends = tf.where(found, number, ids), tf.where(found, places + len(content), ends)
+        here = places_of(ids >= 0)
+        places, ids, ends = (tf.gather(one, here) for one in (places, ids, ends))
+        marked = tf.tensor_scatter_nd_update(points, places[:, None], SPECIAL + ids)
+        # A token covers the characters behind its first one.
+        bounds = tf.concat([places + 1, ends], axis=0)[:, None]
+        steps = tf.scatter_nd(bounds, tf.repeat([1, -1], tf.size(places)), [tf.size(points, out_type=tf.int64) + 1])
+        covered = tf.cumsum(steps)[:-1] > 0
         for content, number, lstrip, rstrip in self._tokens:
-            same = [later[place] == ord(character) for place, character in enumerate(content)]
-            found = tf.reduce_all(tf.stack(same), axis=0)
-            marked = tf.where(found, SPECIAL + number, marked)
-            for shift in range(1, len(content)):
-                covered |= shifted(found, shift)
+            found = marked == SPECIAL + number if lstrip or rstrip else None
             if lstrip:
                 covered |= _spaces_before(runs, found)
             if rstrip:
