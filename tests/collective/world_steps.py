@@ -1,5 +1,6 @@
 """Checks on any number of ranks: steps of Keras models are those of plain Keras on the batch of all ranks."""
 
+import logging
 import os
 from itertools import product
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.batches import BatchShare
+from xmc_tf.collective.optimizers import keras_optimizer as optimizers
 from xmc_tf.common.errors import InputError
 
 EXAMPLES = int(os.environ.get("XMC_TF_TEST_EXAMPLES", "6"))  # of a batch, over all ranks
@@ -69,3 +71,37 @@ def check_states_that_differ_after_an_epoch_are_refused(world):
     examples = 3 + (world.rank == 0)  # after the first batch, the states are equal
     with pytest.raises(InputError, match=r"1 of . replicated variables"):
         model.fit(np.ones((examples, 3)), np.ones((examples, 1)), batch_size=3, verbose=0)
+
+
+class ClippedStep(keras.Sequential):
+    """Clips the gradients of its own examples if ``clip`` is true."""
+
+    clip = True
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=data[1], y_pred=self(data[0], training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        if self.clip:
+            gradients = [tf.clip_by_norm(gradient, 0.1) for gradient in gradients]
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def check_changed_gradients_are_warned_of_once_by_the_first_rank(world):
+    for clip in (False, True):
+        said = []
+        handler = logging.Handler()
+        handler.emit = lambda record, said=said: said.append(record.getMessage())
+        optimizers.log.addHandler(handler)
+        try:
+            with CollectiveStrategy(world).scope():
+                model = ClippedStep([keras.Input([3]), keras.layers.Dense(1)])
+                model.clip = clip
+                model.compile(keras.optimizers.SGD(0.1), "mse")
+            model.fit(np.ones((6, 3)), np.ones((6, 1)), batch_size=3, verbose=0)
+        finally:
+            optimizers.log.removeHandler(handler)
+        warned = clip and world.size > 1 and world.rank == 0
+        assert len(said) == warned, said
+        assert all("train_step changes the gradients" in line for line in said)

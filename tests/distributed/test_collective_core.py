@@ -15,7 +15,7 @@ CHECKS |= {
     "world_growing": 2,
     "world_fit": 4,
     "world_keras": 5,
-    "world_steps": 3,
+    "world_steps": 4,
     "world_whole_layers": 4,
     "world_graphs": 3,
 }

@@ -1,6 +1,6 @@
 """The pipeline's trees by all ranks: the files of one process; ranks are threads of this process here.
 
-``tests/distributed/test_trees_and_features.py`` starts real ones.
+``tests/distributed/test_texts_and_trees.py`` starts real ones.
 """
 
 import pytest

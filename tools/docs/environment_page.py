@@ -2,7 +2,7 @@
 
 from tools.docs.markdown import code, plain, table
 
-# Group -> variable -> meaning. tests/docs/test_environment.py finds variables that the code reads and this list lacks.
+# Group -> variable -> meaning. tests/docs/test_site.py finds variables that the code reads and this list lacks.
 VARIABLES: dict[str, dict[str, str]] = {
     "Options of xmc_tf": {
         "XMC_TF_CACHE": "folder of compiled kernels and dictionaries (default: $XDG_CACHE_HOME/xmc_tf or "
