@@ -56,6 +56,8 @@ def instances(cls: type[Params]) -> st.SearchStrategy:
         fields |= {"min_precision": st.none(), "scores": st.sampled_from([None, "ranker"])}
     if "head_precision" in fields:  # bfloat16 needs values of two others
         fields["head_precision"] = st.just("fp32")
+    if "prompt_name" in fields:  # excludes a prompt
+        fields["prompt_name"] = st.none()
     if "n_heads" in fields:  # values that fit all others
         fields |= {"n_heads": st.just(1), "sliding_step": st.just(1), "route": st.just("features")}
     return st.builds(cls, **fields)

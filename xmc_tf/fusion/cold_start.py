@@ -5,11 +5,12 @@
 
 import json
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.json_files import read_json
 from xmc_tf.fusion.weighted_numbers import NAMES
 
 FILE = "cold_start.json"
@@ -27,6 +28,6 @@ class ColdStart(NamedTuple):
 
 @cache
 def cold_start() -> ColdStart:
-    content = json.loads(files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    content = read_json(Path(__file__).with_name(FILE))
     weights = np.array([content["weights"].get(name, 0.0) for name in NAMES], np.float64)
     return ColdStart(np.array(content["priors"], np.float64), weights)
