@@ -43,11 +43,11 @@ demo: $(LIGHT) $(ENCODERS)  ## install the light part (1 minute), train on real 
 setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
-test: lint  ## install, lint, run the tests of a change (12 minutes on two cores)
+test: lint  ## install, lint, run the tests of a change (20 minutes on two cores)
 	@echo "tests without the mark full, $(TEST_JOBS) files at a time"
 	@$(PYTEST) -m "not full"
 
-test-all: test test-full test-oldest  ## the same, then all other tests (36 minutes in all)
+test-all: test test-full test-oldest  ## the same, then all other tests (an hour in all)
 
 # The oldest allowed versions of all packages, in an environment of their own (645 MB to download).
 test-oldest: setup
