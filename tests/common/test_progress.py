@@ -60,6 +60,10 @@ def test_a_notebook_shows_a_bar_without_escape_sequences(clock, capsys, monkeypa
     assert first == f"training [{'#' * 15}{' ' * 15}]  50% 10 of 20 steps"
     assert second.startswith(f"training [{'#' * 30}] 100% 20 of 20 steps")
     assert said.endswith("training: 20 steps in 2.0 s\n")
+    with Progress("training", 1, "steps", quiet_s=0) as shown:
+        clock.now += 2
+        shown.add(1)
+    assert capsys.readouterr().err.endswith("training: 1 step in 2.0 s\n")
 
 
 @given(

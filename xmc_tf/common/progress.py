@@ -37,7 +37,8 @@ class Progress:
         if self._shown and self._terminal:
             sys.stderr.write(self._erase())
         if self._shown and kind is None:
-            sys.stderr.write(f"{self.title}: {self.done:,} {self.unit} in {span(self.elapsed)}\n")
+            unit = self.unit.removesuffix("s") if self.done == 1 else self.unit
+            sys.stderr.write(f"{self.title}: {self.done:,} {unit} in {span(self.elapsed)}\n")
         sys.stderr.flush()
 
     @property
