@@ -1,6 +1,7 @@
 """Checks on any number of ranks: the features of Keras 3 that a user of the strategy touches."""
 
 import contextlib
+import inspect
 import logging
 import os
 import tempfile
@@ -172,6 +173,8 @@ def check_saved_models_are_whole(world):
     state = keras.models.load_model(os.path.join(folder, "exact.keras")).optimizer.variables
     for mine, theirs in zip(state, plain.optimizer.variables, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=2e-5)
+    for method, argument in ((model.save, "filepath"), (model.save_weights, "overwrite"), (model.export, "format")):
+        assert argument in inspect.signature(method).parameters  # as notebooks show
     if world.size > 1:
         with pytest.raises(InputError, match=r"strategy\.export_saved_model"):
             model.export(os.path.join(folder, "exported"))

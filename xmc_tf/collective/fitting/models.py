@@ -77,7 +77,17 @@ def prepare_models(communicator: Communicator) -> None:
     # what it loads as a class with a method ``compile`` of its own.
     keras.Model.__bases__ = (CollectiveFit, *keras.Model.__bases__)
     for name, around in (("save", _save), ("save_weights", _save), ("export", _export)):  # which the class itself has
-        setattr(keras.Model, name, functools.partialmethod(around, getattr(keras.Model, name)))
+        setattr(keras.Model, name, _wrapped(getattr(keras.Model, name), around))
+
+
+def _wrapped(method: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls ``around`` with ``method``, and shows the signature and help of ``method``."""
+
+    @functools.wraps(method)
+    def call(self: keras.Model, *args: Any, **options: Any) -> Any:
+        return around(self, method, *args, **options)
+
+    return call
 
 
 @contextmanager
