@@ -189,4 +189,5 @@ def _read(
     if len(reading.forms):
         reading = reading.without(abbreviations(texts, vocabulary.names))
     words = words_of_names(vocabulary.names, vocabulary.labels, reading)
-    return words, reading.reduced(words.words, words.exact), count_documents(words.words, texts, reading, threads)
+    reading = reading.reduced(words.words, words.exact)
+    return words, reading, count_documents(words.words, texts, reading, threads)
