@@ -61,5 +61,5 @@ def train_on_vocabulary(arguments: GivenFlags, communicator: Communicator) -> No
         + (f"; {len(texts):,} texts show which words are rare" if texts else "")
         + "\nIts scores rank labels. They are no probabilities: no labelled document has confirmed them."
         + ("" if texts else "\nTexts without labels improve it: --texts FILE, one text per line.")
-        + f"\nTry it with xmc-tf predict -m {folder} -q TEXT. With some 50 labelled documents, train it on them."
+        + f"\nTry it with xmc-tf predict -m {folder} -q TEXT. With some 200 labelled documents, train on them."
     )
