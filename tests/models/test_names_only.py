@@ -33,8 +33,9 @@ def test_labels_are_found_by_their_names(model):
     assert {name for name, _ in model.best(["A book on horticulture and cookery"], k=2)[0]} == {"cooking", "gardens"}
 
 
-def test_names_are_enough():
+def test_names_are_enough_and_labels_that_are_forgotten_are_missed_aloud(caplog):
     assert best(XRLinear.train([], names=NAMES), QUERIES) == ["bicycle repair", "gardens", "baking bread", "art"]
+    assert "no document has labels" in caplog.text
 
 
 def test_unlabelled_texts_show_which_words_are_rare(model):

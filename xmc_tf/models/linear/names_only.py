@@ -1,6 +1,7 @@
 """Training on label names alone, for users who have a vocabulary and no labelled document yet."""
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 
 from xmc_tf.common.activity import doing
@@ -16,6 +17,7 @@ from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linea
 from xmc_tf.params import TfidfParams
 from xmc_tf.store.models import NO_PROBABILITIES
 
+_LOG = logging.getLogger(__name__)
 _NO_PROBABILITIES = "no document is labelled; scores rank labels as they were right with other vocabularies"
 
 
@@ -31,6 +33,7 @@ def train_on_names(
         options: options of features, trees and rankers.
         hierarchy: the broader terms of labels.
     """
+    _LOG.warning("no document has labels: the model only knows their names, and its scores are not probabilities")
     names = NameDocuments.of(lines)
     if not names.texts:
         raise InputError("no name of a label has letters", fix="give the names of the labels, not their numbers")
