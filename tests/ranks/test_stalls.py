@@ -177,6 +177,31 @@ def test_rank_0_knows_the_states_of_all_and_a_watch_that_has_stopped():
     assert results_of(on_ranks(3, on_rank)) == [[]] * 3
 
 
+def test_a_rank_that_is_told_to_end_still_knows_who_was_silent(monkeypatch):
+    """Its main thread may fail a moment later, when the connection to rank 0 closes, and names the silent rank."""
+    ended = threading.Event()
+    monkeypatch.setattr(watch, "_exit", ended.set)
+    monkeypatch.setattr(watch, "_LINGER_S", 0)
+
+    def on_rank(world):
+        one = watch.StallWatch(world, timeout=None, warn_after=1)
+        if world.rank == 0:
+            wait_for(lambda: 1 in one._channels, what="the connection of rank 1")
+            one._send_all(silent=["rank 2 is stopped"])
+            one._send_all(end=True)
+        else:
+            one.start()
+        assert ended.wait(60)
+        world.barrier()
+        if world.rank == 0:
+            one._listener.close()
+        else:
+            one.stop()
+        return one.silent
+
+    assert results_of(on_ranks(2, on_rank)) == [[], ["rank 2 is stopped"]]
+
+
 @pytest.mark.parametrize("interface", ["", "lo"])
 def test_other_hosts_reach_the_watch_at_an_address_of_this_host(interface, monkeypatch):
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", interface)

@@ -215,7 +215,7 @@ class StallWatch:
                 channel.send(**asdict(state))
                 while message := channel.receive_now():
                     self._heard[0] = self._ranks[0], time.monotonic()
-                    self.silent = message.get("silent", [])
+                    self.silent = message.get("silent", self.silent)
                     if "end" in message:
                         time.sleep(_LINGER_S)
                         _exit()
