@@ -11,6 +11,7 @@ from tests.jobs.conftest import documents, write_table
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf import evaluate
 from xmc_tf.data import load_matrix
+from xmc_tf.encoder import Encoder
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.store import TableStore
@@ -83,6 +84,20 @@ def test_two_ranks_train_in_bfloat16_what_one_trains(corpus, uninterrupted):
     alone, two = (model.encode(texts) for model in models.values())
     np.testing.assert_allclose(two, alone, atol=0.03)
     assert np.abs(two - uninterrupted.encode(texts)).max() > 1e-5  # it is another precision
+
+
+@pytest.mark.full
+def test_two_ranks_train_adapters_as_one_does(corpus):
+    more = ["--lora-rank", "3", "--learning-rate", "0.003"]
+    for name, batch, start in (("adapters-alone", 16, python), ("adapters-two", 8, mpiexec)):
+        start("module:xmc_tf.train", *flags(corpus, corpus / name, batch), *more, imported=True, timeout=300)
+    alone, two = (XTransformer.load(corpus / name) for name in ("adapters-alone", "adapters-two"))
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert_same(alone, two, texts, 1e-3)
+    before, after = Encoder.load(corpus / "encoder").weights, two.tensorflow_encoder.weights
+    changes = {name: np.atleast_2d(after[name].numpy() - one.numpy()) for name, one in before.items()}
+    changed = {name: np.linalg.matrix_rank(one, 1e-4) for name, one in changes.items() if np.abs(one).max() > 1e-6}
+    assert set(changed.values()) == {3}, changed
 
 
 MPI = partial(mpiexec, imported=True)

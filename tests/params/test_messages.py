@@ -98,10 +98,10 @@ def test_parameters_that_do_not_go_together(tmp_path):
     tree = {"min_sample_rate": 0.5, "max_sample_rate": 0.2}
     message = message_of(tmp_path, {"train_params": {"refined_indexer_params": tree}})
     assert "train_params.refined_indexer_params.min_sample_rate is larger than max_sample_rate" in message
-    levels = [{"train_layers": "half"}, {"train_layers": "3"}]
-    message = message_of(tmp_path, {"train_params": {"matcher_params_chain": levels}})
-    assert "train_params.matcher_params_chain has different values of train_layers" in message
-    assert "received: half, 3" in message
+    for name, one, other in (("train_layers", "half", "3"), ("lora_rank", 8, 0)):
+        message = message_of(tmp_path, {"train_params": {"matcher_params_chain": [{name: one}, {name: other}]}})
+        assert f"train_params.matcher_params_chain has different values of {name}" in message
+        assert f"received: {one}, {other}" in message
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ def values(field: dataclasses.Field, shape) -> st.SearchStrategy:
         one = st.sampled_from(["tfn", "man", "tfn+man"])
     elif field.name == "train_layers":  # the same for all levels
         one = st.just("half")
+    elif field.name == "lora_rank":
+        one = st.just(8)
     elif field.name == "language":
         one = st.sampled_from(["auto", "none", "fi", "fi,sv", "en,hbs,zh"])
     elif meta["choices"]:

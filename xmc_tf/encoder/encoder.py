@@ -12,6 +12,7 @@ with muted_stderr():  # only the first import in a process prints warnings
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
+from xmc_tf.encoder.adapters import is_adapter, new_adapters, with_adapters_added
 from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
@@ -117,6 +118,18 @@ class Encoder(tf.Module):
         self.frozen_layers = self.config.architecture.frozen_layers(self.config, train_layers)
         self._graphs.clear()
 
+    def adapt(self, rank: int, seed: int) -> None:
+        """Train adapters of low rank instead of the weights of layers; see `adapters`. Rank 0: train the weights."""
+        trained = [
+            weight for weight in self.config.architecture.weights(self.config) if not self.is_frozen(weight.name)
+        ]
+        if rank:
+            self.weights |= {
+                name: tf.Variable(value, name=name.replace(".", "_"))
+                for name, value in new_adapters(trained, rank, seed).items()
+            }
+            self._graphs.clear()
+
     def frozen_states(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the output of the frozen layers, in the format of matrix products: [documents, tokens, width]."""
         key = "frozen", self.precision
@@ -173,11 +186,12 @@ class Encoder(tf.Module):
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
         """The weights that receive a gradient, in a fixed order, without an unused pooler or XLNet's mask embedding."""
-        return tuple(
+        adapters = [variable for name, variable in self.weights.items() if is_adapter(name)]
+        return tuple(adapters) + tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
             if (not weight.unused or ("pooler" in self.modules.poolings and weight.name.startswith("pooler.")))
-            and not self.is_frozen(weight.name)
+            and not (self.is_frozen(weight.name) or (adapters and not weight.name.startswith((LAYER, "pooler."))))
         )
 
     def is_frozen(self, name: str) -> bool:
@@ -207,7 +221,7 @@ class Encoder(tf.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.write(folder)
-        values = {name: variable.numpy() for name, variable in self.weights.items()}
+        values = with_adapters_added({name: variable.numpy() for name, variable in self.weights.items()})
         save_weights(folder / SAFETENSORS, self.listed_weights, values)
         write_modules(folder, self.modules, self.config)
 

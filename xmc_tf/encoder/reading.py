@@ -93,7 +93,7 @@ def _load_weights(source: EncoderSource, config: EncoderConfig, behind: list[Wei
     source.check_claims(config)
     listed = [*config.architecture.weights(config), *behind]
     try:
-        files = WeightFiles(paths, config)
+        files = WeightFiles(paths, config, source.adapters)
         missing = [weight for weight in listed if not all(name in files for name in weight.files)]
         if needed := [weight for weight in missing if not weight.unused]:
             raise InputError(

@@ -12,6 +12,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.regular import open_regular
+from xmc_tf.encoder.adapters import CONFIG as CONFIG_OF_ADAPTERS
+from xmc_tf.encoder.adapters import PublishedAdapters
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 from xmc_tf.store.checksums import verify
@@ -35,7 +37,12 @@ class EncoderSource:
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
         self.cache_dir, self.part = cache_dir or None, part
         self.folder: Path | None = None
+        self.adapters: PublishedAdapters | None = None
         folder = Path(name_or_folder).expanduser()
+        if (folder / CONFIG_OF_ADAPTERS).is_file() and not (folder / _CONFIG).is_file():
+            self.adapters = PublishedAdapters(folder)
+            name_or_folder = self.adapters.base
+            folder = Path(name_or_folder).expanduser()
         if folder.is_dir():
             self.folder = _inner_folder(folder, part)
             verify(self.folder, skip=WEIGHT_ENDINGS)

@@ -9,6 +9,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.data.torch_file import read_torch
+from xmc_tf.encoder.adapters import PublishedAdapters
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import Weight
 
@@ -25,11 +26,13 @@ _DEBERTA_PARTS = {"pos_proj": "pos_key_proj", "pos_q_proj": "pos_query_proj"}
 class WeightFiles:
     """The arrays of one or more files in one format, under PyTorch's names without the architecture's prefix."""
 
-    def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
+    def __init__(self, paths: list[Path], config: EncoderConfig, adapters: PublishedAdapters | None = None) -> None:
         prefix = config.architecture.prefix
         self._layers = config.architecture.names_of(config).layer.partition(".")[0] + "."
         arrays = (array for path in paths for array in arrays_of(path))
         self._read = {name.removeprefix(prefix): read for name, read in arrays}
+        if adapters is not None:
+            self._read = adapters.added_to(self._read, prefix)
 
     def __contains__(self, name: str) -> bool:
         return name in self._read or _older(name) in self._read

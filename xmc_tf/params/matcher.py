@@ -91,6 +91,11 @@ class MatcherParams(Params):
         help="layers of the encoder to train: all, half, or a number of upper layers; the output of the others and of "
         "the embeddings is computed once, into the work folder, which saves time",
     )  # fmt: skip
+    lora_rank: int = param_field(
+        0, low=0,
+        help="rank of adapters (LoRA), which are trained instead of the encoder's weights and added to them at the "
+        "end; 0: train the weights",
+    )  # fmt: skip
     lr_cycles: int = param_field(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )

@@ -76,13 +76,14 @@ class XTransformerParams(Params):
     )  # fmt: skip
 
     def check_together(self) -> None:
-        """Check that all levels train the same layers of the encoder, because lower layers are computed once."""
+        """Check that all levels train the same weights: lower layers are computed once, adapters are added once."""
         chain = self.matcher_params_chain if isinstance(self.matcher_params_chain, tuple) else ()
-        if len(found := list(dict.fromkeys(level.train_layers for level in chain))) > 1:
-            raise MisfitError(
-                "matcher_params_chain", "has different values of train_layers", expected="the same for all levels",
-                received=", ".join(found),
-            )  # fmt: skip
+        for name in ("train_layers", "lora_rank"):
+            if len(found := list(dict.fromkeys(str(getattr(level, name)) for level in chain))) > 1:
+                raise MisfitError(
+                    "matcher_params_chain", f"has different values of {name}", expected="the same for all levels",
+                    received=", ".join(found),
+                )  # fmt: skip
 
     @property
     def ranker_trees(self) -> tuple[HierarchicalKMeansParams, ...]:

@@ -176,6 +176,7 @@ class TrainingSteps:
 
             validation = None
             encoder = self.load_encoder(pretrained)
+            encoder.adapt(recipe.first_level.lora_rank, recipe.seed)
             precision = choose_precision(self.communicator, params[0].mixed_precision)
             store = self._with_frozen_layers(encoder, precision)
             if own.validation is not None:

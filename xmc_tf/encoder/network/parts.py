@@ -7,6 +7,8 @@ from xmc_tf.encoder.network.attention import Attention, Layout, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weights import scale_of
 
+DOWN, UP = ".down", ".up"  # names of the two matrices of an adapter
+
 
 class Parts:
     """The weights of a network and the operations on them. Tensors are rows of tokens without padding."""
@@ -38,7 +40,11 @@ class Parts:
 
     def dense(self, x: Tensor, name: str) -> Tensor:
         kernel, bias = self.weights[f"{name}.kernel"], self.weights.get(f"{name}.bias")
-        return self.operations.dense(x, kernel, bias, self.dtype)
+        out = self.operations.dense(x, kernel, bias, self.dtype)
+        if (down := self.weights.get(f"{name}{DOWN}")) is None:
+            return out
+        narrow = self.operations.dense(x, down, None, self.dtype)
+        return out + self.operations.dense(narrow, self.weights[f"{name}{UP}"], None, self.dtype)
 
     def gated(self, x: Tensor, name: str) -> Tensor:
         """Apply a dense layer whose first half of outputs is activated and multiplied with the second half."""
