@@ -214,6 +214,8 @@ def test_measures_by_hand():
     assert found.matrix.toarray()[:3, :3].tolist() == [[1, 2, 0], [0, 2, 0], [1, 0, 0]]
     assert found.confusions() == [MistakenLabel(0, 1, 2, 2 / 3), MistakenLabel(2, 0, 1, 1.0)]
     assert found.confusions(1) == [MistakenLabel(0, 1, 2, 2 / 3)]
+    assert "most frequent label  50.00" in "\n".join(found.lines(None))
+    assert "most frequent label  25.00" in "\n".join(found.lines(None, 0.25))
 
 
 def test_a_document_without_prediction_is_wrong():

@@ -138,6 +138,9 @@ def test_new_labels_come_with_their_documents(model, data, exact, tmp_path):
     assert (grown.nr_labels, grown.metadata.nr_labels, grown.tree.nr_labels) == (42, 42, 42)
     if exact:
         assert all(map(same, weights(grown), trained_on_its_trees(grown)))
+    # Not by their names alone.
+    for ranker in trees_of(grown.ranker):
+        assert ranker.levels[-1].weights.tocsc()[:, 40:].getnnz(axis=0).all()
     assert grown.best(["all about rocketry"], k=1)[0][0][0] == "rocketry"
     assert grown.best(["archery"], k=1, scores="probability")[0][0][0] == "archery"
     grown.save(tmp_path / "grown")
