@@ -26,6 +26,7 @@ from xmc_tf.models.xtransformer import XTransformer
 
 _MEASURED = Path(__file__).with_name("sides") / "measured.py"
 _TESTED = 1000
+_FIGURES = ("seconds", "cpu_s", "own_mb")
 WAYS = {
     "all": (),
     "half": ("--train-layers", "half"),
@@ -56,7 +57,7 @@ def main() -> None:
             print(json.dumps({
                 "figure": "trained_layers", "data": folder.name, "documents": a.documents, "way": way,
                 "P": [one["P"] for one in runs],
-                **{name: round(float(np.mean([one[name] for one in runs])), 1) for name in ("seconds", "cpu_s", "own_mb")},
+                **{name: round(float(np.mean([one[name] for one in runs])), 1) for name in _FIGURES},
                 "gradient_mb": round(_gradient_bytes(a.encoder, way) / 1e6, 1),
             }), flush=True)  # fmt: skip
 

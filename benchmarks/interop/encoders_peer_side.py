@@ -16,7 +16,9 @@ import transformers
 
 def run(folder: Path) -> None:
     """Compute one encoder's outputs and gradients, in float32."""
-    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    with_decoder = transformers.AutoConfig.from_pretrained(folder).is_encoder_decoder
+    kind = transformers.AutoModelForTextEncoding if with_decoder else transformers.AutoModel
+    model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
     model.eval()
     given = np.load(folder / "inputs.npz")
     inputs = {"input_ids": torch.tensor(given["ids"]).long(), "attention_mask": torch.tensor(given["mask"]).long()}

@@ -31,9 +31,9 @@ from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
 REPOSITORY = Path(__file__).parents[2]
-# Versions of transformers with TensorFlow had none.
-NEVER_IN_TENSORFLOW = ("eurobert", "gemma3_text", "modernbert", "nomic_bert", "qwen3")
-IN_HALF = ("bert", "deberta-v2", "eurobert", "gemma3_text", "modernbert", "qwen3")
+# Versions of transformers with TensorFlow had none, or named their weights in another way (T5).
+NEVER_IN_TENSORFLOW = ("eurobert", "gemma3_text", "modernbert", "mt5", "nomic_bert", "qwen3", "t5")
+IN_HALF = ("bert", "deberta-v2", "eurobert", "gemma3_text", "modernbert", "mt5", "qwen3")
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))
 

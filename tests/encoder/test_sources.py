@@ -9,6 +9,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.data.torch_writer import torch_zip
 from tests.encoder.other_files import save_as_torch_does, torch_weights
@@ -184,9 +185,18 @@ def test_weights_of_more_layers_than_the_configuration_has_are_refused(architect
     encoder = tiny_encoder(architecture)
     encoder.save(tmp_path)
     (tmp_path / "pooling.json").unlink()  # as in folders of others
-    named = {"distilbert": "n_layers", "xlnet": "n_layer"}.get(architecture, "num_hidden_layers")
-    last = encoder.config.layers - 1
-    refused(rf"does not use(.|\n)*layers?\.{last}\.", _changed, tmp_path, **{named: last})
+    last, named = encoder.config.layers - 1, encoder.config.architecture.field("num_hidden_layers")
+    refused(rf"does not use(.|\n)*(layers?|block)\.{last}\.", _changed, tmp_path, **{named: last})
+
+
+def test_t5_loads_beside_its_decoder_and_repeated_words(tmp_path):
+    """A published file has the weights of the decoder too, and some have the embeddings of words twice."""
+    encoder = tiny_encoder("t5")
+    others = dict.fromkeys(["decoder.block.0.layer.0.SelfAttention.q.weight", "lm_head.weight"], np.ones((2, 2)))
+    others["encoder.embed_tokens.weight"] = encoder.weights["words"].numpy()
+    save_as_torch_does(encoder, tmp_path, write=lambda own: save_file(own | others, tmp_path / "model.safetensors"))
+    loaded, given = Encoder.load(tmp_path), documents("t5")
+    np.testing.assert_array_equal(loaded(*given), tiny_encoder("t5")(*given))
 
 
 def test_folders_that_are_no_encoders(tmp_path, bert_folder):

@@ -30,6 +30,7 @@ KINDS = {
     "xlnet": lambda: sentencepiece("xlnet"),
     "albert": lambda: sentencepiece("albert"),
     "deberta-v2": lambda: sentencepiece("deberta-v2"),
+    "t5": lambda: sentencepiece("t5"),
     "roberta": byte_pairs,
     "eurobert": lambda: byte_pairs("eurobert"),
     "qwen3": lambda: byte_pairs("qwen3"),

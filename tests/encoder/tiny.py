@@ -42,6 +42,10 @@ _GEMMA = {
     "pad_token_id": 0, "use_bidirectional_attention": True, "query_pre_attn_scalar": 9, "rope_local_base_freq": 20.0,
     "hidden_activation": "gelu_pytorch_tanh",
 }  # fmt: skip
+_T5 = {
+    "d_model": 16, "num_layers": 2, "num_heads": 2, "d_kv": 6, "d_ff": 24, "n_positions": 40, "dropout_rate": 0.1,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 9, "is_encoder_decoder": True,
+}  # fmt: skip
 
 # The usual form of each architecture under its name; its other forms under its name and a word.
 CASES = {
@@ -86,6 +90,8 @@ CASES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
         },
     },
+    "t5": _T5,
+    "mt5": {**_T5, "feed_forward_proj": "gated-gelu"},
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
 ARCHITECTURES = sorted(registry.ARCHITECTURES)  # each needs a case of its name

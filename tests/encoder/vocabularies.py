@@ -107,6 +107,8 @@ def wordpiece(kind="bert", lowercase=True):
 
 def _sentencepiece_normalizer(kind):
     precompiled, one_space = normalizers.Precompiled(nfkc_charsmap()), normalizers.Replace(Regex(" {2,}"), " ")
+    if kind == "t5":
+        return precompiled
     if kind == "xlm-roberta":
         return normalizers.Sequence([precompiled, one_space])
     if kind == "deberta-v2":
@@ -121,7 +123,7 @@ def _sentencepiece_normalizer(kind):
 @cache
 def sentencepiece(kind):
     """transformers' tokenizer of SentencePiece's kind, put together as its converter does it."""
-    fairseq = kind == "xlm-roberta"
+    fairseq = kind in ("xlm-roberta", "t5")
     frame = ("<s>", "</s>") if fairseq else ("<cls>", "<sep>") if kind == "xlnet" else ("[CLS]", "[SEP]")
     mask = "[MASK]" if kind in ("albert", "deberta-v2") else "<mask>"
     pad = "[PAD]" if kind == "deberta-v2" else "<pad>"
@@ -132,6 +134,7 @@ def sentencepiece(kind):
     metaspace = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.pre_tokenizer = {
         "xlm-roberta": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace]),
+        "t5": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace]),
         "deberta-v2": pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), metaspace]),
     }.get(kind, metaspace)
     trainer = trainers.UnigramTrainer(
@@ -144,7 +147,8 @@ def sentencepiece(kind):
     tokenizer = Tokenizer.from_str(json.dumps(content))
     tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=fairseq, special=True)])
     ids = [(one, tokenizer.token_to_id(one)) for one in frame]
-    template = f"$A:0 {frame[1]}:0 {frame[0]}:2" if kind == "xlnet" else f"{frame[0]} $A {frame[1]}"
+    templates = {"xlnet": f"$A:0 {frame[1]}:0 {frame[0]}:2", "t5": f"$A {frame[1]}"}
+    template = templates.get(kind, f"{frame[0]} $A {frame[1]}")
     tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=ids)
     tokenizer.decoder = decoders.Metaspace()
     classes = {
@@ -152,8 +156,11 @@ def sentencepiece(kind):
         "xlnet": transformers.XLNetTokenizerFast,
         "albert": transformers.AlbertTokenizerFast,
         "deberta-v2": transformers.DebertaV2TokenizerFast,
+        "t5": transformers.T5TokenizerFast,
     }
     names = {"cls_token": frame[0], "sep_token": frame[1], "pad_token": pad, "unk_token": unknown, "mask_token": mask}
+    if kind == "t5":
+        names = {"eos_token": frame[1], "pad_token": pad, "unk_token": unknown, "extra_ids": 0}
     return classes[kind](tokenizer_object=tokenizer, **names)
 
 

@@ -28,7 +28,7 @@ class WeightFiles:
 
     def __init__(self, paths: list[Path], config: EncoderConfig, adapters: PublishedAdapters | None = None) -> None:
         prefix = config.architecture.prefix
-        self._layers = config.architecture.names_of(config).layer.partition(".")[0] + "."
+        self._layers = config.architecture.names_of(config).layer.partition("{n}")[0]
         arrays = (array for path in paths for array in arrays_of(path))
         self._read = {name.removeprefix(prefix): read for name, read in arrays}
         if adapters is not None:

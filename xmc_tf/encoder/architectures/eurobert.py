@@ -87,8 +87,11 @@ class EuroBert(Architecture):
         """Apply a layer that normalizes its inputs."""
         attended = net.attend(net.normalize_size(x, f"{layer}out_norm"), layer, number)
         x += self.branch(net, net.dense(attended, f"{layer}out"), f"{layer}attended_norm")
-        inner = net.gated(net.normalize_size(x, f"{layer}outer_norm"), f"{layer}inner")
+        inner = self.inner(net, net.normalize_size(x, f"{layer}outer_norm"), layer)
         return x + self.branch(net, net.dense(inner, f"{layer}outer"), f"{layer}fed_norm")
+
+    def inner(self, net: Parts, x: Tensor, layer: str) -> Tensor:
+        return net.gated(x, f"{layer}inner")
 
     def branch(self, net: Parts, y: Tensor, norm: str) -> Tensor:
         """Return what a part of a layer adds to its input; ``norm`` names a normalization, if there is one."""

@@ -13,13 +13,14 @@ from xmc_tf.encoder.architectures.modernbert import ModernBert
 from xmc_tf.encoder.architectures.mpnet import MpNet
 from xmc_tf.encoder.architectures.nomic_bert import NomicBert
 from xmc_tf.encoder.architectures.qwen3 import Qwen3
+from xmc_tf.encoder.architectures.t5 import T5, Mt5
 from xmc_tf.encoder.architectures.xlnet import XlNet
 from xmc_tf.encoder.network.architecture import Architecture
 from xmc_tf.encoder.network.config import EncoderConfig
 
 _ALL: tuple[type[Architecture], ...] = (
     Bert, Roberta, XlmRoberta, DistilBert, XlNet, DebertaV2, Electra, MpNet, Albert, ModernBert, NomicBert, EuroBert,
-    Qwen3, Gemma3Text,
+    Qwen3, Gemma3Text, T5, Mt5,
 )  # fmt: skip
 ARCHITECTURES: dict[str, Architecture] = {one.name: one() for one in _ALL}
 

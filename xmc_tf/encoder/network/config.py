@@ -14,12 +14,13 @@ NO_LIMIT = 1 << 20
 _NOT_OF_EMBEDDINGS = ("architecture", "content", "dropout", "attention_dropout", "deviation")
 # The names in config.json that only some architectures read: those that change embeddings, and others.
 OPTIONS = (
-    "attention_bias", "clamp_len", "conv_act", "conv_groups", "conv_kernel_size", "global_attn_every_n_layers",
-    "global_rope_theta", "inner_group_num", "layer_types", "local_attention", "local_rope_theta",
-    "max_relative_positions", "mlp_bias", "norm_bias", "norm_rel_ebd", "num_hidden_groups", "num_key_value_heads",
-    "pos_att_type", "position_buckets", "query_pre_attn_scalar", "relative_attention",
-    "relative_attention_num_buckets", "rope_local_base_freq", "rope_parameters", "rope_theta", "rotary_emb_base",
-    "share_att_key", "sliding_window", "sliding_window_pattern", "use_bidirectional_attention",
+    "attention_bias", "clamp_len", "conv_act", "conv_groups", "conv_kernel_size", "feed_forward_proj",
+    "global_attn_every_n_layers", "global_rope_theta", "inner_group_num", "layer_types", "local_attention",
+    "local_rope_theta", "max_relative_positions", "mlp_bias", "norm_bias", "norm_rel_ebd", "num_hidden_groups",
+    "num_key_value_heads", "pos_att_type", "position_buckets", "query_pre_attn_scalar", "relative_attention",
+    "relative_attention_max_distance", "relative_attention_num_buckets", "rope_local_base_freq", "rope_parameters",
+    "rope_theta", "rotary_emb_base", "share_att_key", "sliding_window", "sliding_window_pattern",
+    "use_bidirectional_attention",
 )  # fmt: skip
 _OTHER_OPTIONS = ("embedding_dropout", "summary_type", "summary_use_proj")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
