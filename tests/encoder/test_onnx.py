@@ -39,8 +39,8 @@ def test_embeddings_are_tensorflows(case, pooling, tmp_path):
     assert (runtime.dim, runtime.max_length) == (encoder.dim, encoder.max_length)
 
 
-# Gemma scales its embeddings, and with them what 8 bits round: less than 0.001 from 64 numbers per token on. T5 does not
-# scale scores of attention, so its weights are smaller.
+# Gemma scales its embeddings, and with them what 8 bits round: less than 0.001 from 64 numbers per token on. T5 does
+# not scale scores of attention, so its weights are smaller.
 OTHER_SIZES = {
     "gemma3_text": {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}, "mt5": {"initializer_range": 0.1},
 }  # fmt: skip

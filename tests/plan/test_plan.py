@@ -109,6 +109,23 @@ def test_the_head_is_divided_and_the_encoder_is_not():
     assert one_half.memory < one.memory / 10
 
 
+def test_adapters_are_all_that_is_trained_and_summed():
+    data, options, cpu = DataSizes(2617, 7534, tokens=51), FineTuningOptions(half=True), DEVICES["cpu-core"]
+    adapters = 6 * 8 * (3 * 384 + 384 + 2 * 384 + 2 * (384 + 1536))  # of queries, keys and values; out; inner and outer
+    for layers, count in (("all", adapters), ("half", adapters / 2)):
+        size = encoder_size("all-MiniLM-L6-v2", layers, lora_rank=8)
+        assert size.trained_weights == count
+        whole, found = (fine_tuning(data, one, Machines(2, 1), cpu, options)
+                        for one in (encoder_size("all-MiniLM-L6-v2", layers), size))  # fmt: skip
+        assert whole.memory - found.memory == pytest.approx(12 * (whole_size(layers) - count))
+        assert whole.sent - found.sent == pytest.approx(3 * 7534 / 64 * (whole_size(layers) - count) * 4)
+        assert found.seconds < whole.seconds
+
+
+def whole_size(layers):
+    return encoder_size("all-MiniLM-L6-v2", layers).trained_weights
+
+
 @pytest.mark.parametrize(("train_layers", "frozen"), [("half", 3), ("2", 4), ("6", 0)])
 def test_frozen_layers_need_no_gradients_and_are_computed_once(train_layers, frozen):
     data, options, cpu = DataSizes(2617, 7534, tokens=51), FineTuningOptions(half=True), DEVICES["cpu-core"]

@@ -20,8 +20,8 @@ _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a tr
 Without --encoder, the estimate is for linear rankers. It uses speeds measured on other machines, or, with
 --docs-per-second, your own speed of fine-tuning."""
 _OF_ENCODERS = (
-    "tokens", "train_layers", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device",
-    "docs_per_second",
+    "tokens", "train_layers", "lora_rank", "batch_size", "epochs", "max_match_clusters", "half", "head_precision",
+    "device", "docs_per_second",
 )  # fmt: skip
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     group = out.add_argument_group("model")
     add = group.add_argument
     add("--encoder", metavar="NAME", help=f"encoder: a folder with config.json, or {', '.join(ENCODERS)}")
-    add_flags(group, "train_layers", of=MatcherParams)
+    add_flags(group, "train_layers", "lora_rank", of=MatcherParams)
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="number of training epochs")
     add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
@@ -91,8 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("--nr-splits is too small", expected="at least 2", received=str(a.nr_splits))
     hosts, ranks = parse_hosts(a.hosts)
     machines = Machines(hosts, ranks, a.cores, a.network * 1e9 / 8, a.memory * 1e9)
-    layers = from_arguments(MatcherParams, argparse.Namespace(train_layers=a.train_layers)).train_layers
-    encoder = encoder_size(a.encoder, layers) if a.encoder else None
+    given = argparse.Namespace(train_layers=a.train_layers, lora_rank=a.lora_rank)
+    trained = from_arguments(MatcherParams, given)
+    encoder = encoder_size(a.encoder, trained.train_layers, trained.lora_rank) if a.encoder else None
     device = DEVICES[a.device]
     if a.device == "cpu-core":
         device = type(device)(device.single * a.cores, device.half * a.cores, 0)

@@ -59,6 +59,7 @@ class EncoderSize:
     vocabulary: int
     positions: int = 512
     frozen: int | None = None  # number of lower layers that are not trained, with the embeddings; None: all are trained
+    adapters: int = 0  # rank of adapters that are trained instead of the weights of layers; 0: none
 
     @property
     def lower(self) -> "EncoderSize":
@@ -73,6 +74,8 @@ class EncoderSize:
     @property
     def trained_weights(self) -> int:
         """The number of weights that are trained."""
+        if self.adapters:  # beside four matrices of a layer: queries, keys and values are one
+            return self.upper.layers * self.adapters * (8 * self.width + 2 * self.feed_forward)
         return self.weights if self.frozen is None else self.upper.layer_weights
 
     @property
@@ -112,17 +115,17 @@ ENCODERS = {
 }
 
 
-def encoder_size(name: str, train_layers: str = "all") -> EncoderSize:
+def encoder_size(name: str, train_layers: str = "all", lora_rank: int = 0) -> EncoderSize:
     """Return the size of an encoder, given by a name in ``ENCODERS`` or a folder with a ``config.json``."""
     if (config := Path(name) / "config.json").is_file():
-        return _from_config(config, train_layers)
+        return replace(_from_config(config, train_layers), adapters=lora_rank)
     known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
     if known not in ENCODERS:
         raise InputError(
             f"--encoder {name} is unknown", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
             fix="name a known encoder of similar size",
         )  # fmt: skip
-    size = ENCODERS[known]
+    size = replace(ENCODERS[known], adapters=lora_rank)
     return size if train_layers == "all" else replace(size, frozen=lower_layers(size.layers, train_layers))
 
 
@@ -363,7 +366,8 @@ def fine_tuning(
     gradients = 2 * (ranks - 1) / ranks * encoder.trained_weights * _FLOAT
     embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
     speed = device.half if options.half else device.single
-    flops = 3 * encoder.upper.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
+    passes = 2 if encoder.adapters else 3  # forward, to the inputs, and to the weights
+    flops = passes * encoder.upper.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
     compute = batch / options.docs_per_second if options.docs_per_second else batch * flops / speed
     wire = machines.ring_seconds(gradients) + machines.pairwise_seconds(embeddings)
     rate = batch * ranks / (compute + wire)
