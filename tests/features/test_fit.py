@@ -53,6 +53,14 @@ def test_a_text_alone_weighs_what_it_weighs_among_others(corpus):
         assert np.array_equal(alone.data, rows[i].data)
 
 
+def test_words_of_all_texts_say_nothing_and_rare_ones_most():
+    tfidf = Tfidf.fit(["of cats"] * 3 + ["of dogs"] * 2, params=TfidfParams(ngram_max=1))
+    of, cats, dogs, unknown = tfidf.information(tfidf.transform(["of", "cats", "dogs", "zebras"]))
+    assert (of, unknown) == (0, 0)
+    assert 0 < cats < dogs
+    assert tfidf.information(tfidf.transform(["of cats, of dogs"]))[0] == pytest.approx(cats + dogs)
+
+
 def test_memory_grows_with_the_ngrams_and_not_with_the_documents(monkeypatch):
     sizes = []
 

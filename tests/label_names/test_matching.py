@@ -24,6 +24,12 @@ def index_of(names, documents_with=None):
     return build_index(found, counts, 1000)
 
 
+def test_words_weigh_by_their_rarity():
+    index = index_of(["aardvarks", "buffaloes", "camels"], np.array([1000, 0, 249]))
+    # A word of all documents weighs least, but not nothing; others more by the logarithm of their rarity.
+    assert sorted(index.weights.tolist()) == [1, 1 + round(16 * np.log2(1001 / 250)), 1 + round(16 * np.log2(1001))]
+
+
 def matches(index, texts):
     """Return for each text its matches: label and grade."""
     found = find_matches(index, texts, as_written(), threads=1)

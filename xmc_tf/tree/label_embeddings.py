@@ -74,7 +74,7 @@ def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.
 
 def transposed(labels: csr_matrix) -> csr_matrix:
     """Return the matrix of labels × documents, with the documents of each label in ascending order."""
-    turned = labels.tocsc(copy=True).T
+    turned = labels.tocsc().T
     turned.sum_duplicates()
     return turned
 
