@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.encoder.folders import add_modules, dense
+from tests.encoder.tiny import tiny_encoder
+from tests.encoder.vocabularies import byte_pairs, sentencepiece
 from tests.pipeline.corpus import run_train, texts_and_labels
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.refusals import refused
@@ -98,6 +100,21 @@ def test_modules_and_prompt_of_an_encoder_reach_the_model_and_its_exports(corpus
     export.main(["-m", str(model.folder), "-o", str(tmp_path / "served" / "1"), "-k", "5", "-b", "8"])
     served = LocalModel(tmp_path / "served" / "1")
     np.testing.assert_allclose(served.ask(texts, "embed")["embedding"], expected, atol=1e-5)
+    answers = served.ask(texts)
+    assert_same(answers["labels"], answers["scores"], model.predict(texts, only_topk=5, beam_size=8, threads=1))
+
+
+@pytest.mark.parametrize(("architecture", "tokenizer"), [("qwen3", byte_pairs), ("t5", sentencepiece)])
+def test_encoders_with_other_tokenizers_are_exported_whole(corpus, tmp_path, architecture, tokenizer):
+    """Byte pairs, and pieces with a token at the end only, become ids in the graph, before the encoder and the head."""
+    made = tokenizer(architecture)
+    made.save_pretrained(tmp_path / "encoder")
+    tiny_encoder(architecture, vocab_size=len(made), max_position_embeddings=300).save(tmp_path / "encoder")
+    flags = ("--model-shortcut", tmp_path / "encoder", "--work-dir", tmp_path / "work")
+    model = run_train(corpus, tmp_path / "m", *flags)
+    export.main(["-m", str(model.folder), "-o", str(tmp_path / "served" / "1"), "-k", "5", "-b", "8"])
+    served, texts = LocalModel(tmp_path / "served" / "1"), texts_of(corpus)
+    np.testing.assert_allclose(served.ask(texts, "embed")["embedding"], model.encode(texts), atol=1e-5)
     answers = served.ask(texts)
     assert_same(answers["labels"], answers["scores"], model.predict(texts, only_topk=5, beam_size=8, threads=1))
 
