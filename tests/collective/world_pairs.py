@@ -170,7 +170,7 @@ def check_bytes_of_features(world):
         total = sum(world.allgather(sum(bytes_sent().values()) - sum(before.values())))
         formula = 0.0
         for rank, own in enumerate(ids):
-            owners = table.partition.owner(own.reshape(-1))
+            owners = np.searchsorted(table.partition.bounds, own.reshape(-1), side="right") - 1
             away = owners != rank
             groups = len(set(zip(np.repeat(np.arange(batch), each)[away], owners[away], strict=True)))
             if route == "features":

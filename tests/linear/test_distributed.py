@@ -135,20 +135,6 @@ def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path,
     assert not solved
 
 
-def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch, solved):
-    X, params = features("sparse", ROWS), ranker_params()
-    with monkeypatch.context() as broken:
-        broken.setattr("xmc_tf.rankers.distributed.training._join", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            over_ranks(tmp_path, X, params, 1)
-    block = next((work_path(tmp_path / "model") / "blocks").iterdir())
-    block.write_bytes(block.read_bytes()[:-50])
-    solved.clear()
-    found = over_ranks(tmp_path, X, params, 1)
-    assert solved == [block.name]
-    assert found == one_process(tmp_path, X, params)
-
-
 def test_another_training_does_not_use_old_blocks(tmp_path, solved):
     X = features("sparse", ROWS)
     over_ranks(tmp_path, X, ranker_params(), 1)
@@ -160,7 +146,7 @@ def test_another_training_does_not_use_old_blocks(tmp_path, solved):
 
 
 def test_ranks_without_a_shared_folder_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.rankers.distributed.work_folder._wait_for.__defaults__", (0.3,))
+    monkeypatch.setattr("xmc_tf.rankers.distributed.work_folder._PATIENCE_S", 0.3)
     results = on_ranks(2, lambda one: open_work_folder(one, tmp_path / str(one.rank) / "model", "k" * 64))
     for error in results:
         assert isinstance(error, InputError)
@@ -189,7 +175,8 @@ def test_the_error_about_different_files_names_the_hosts(tmp_path):
             assert "rank 0 on host0: X.npz: 11 bytes" in str(error)
             assert "rank 1 on host1" in str(error)
     error = check([paths[0]] * 2, [same, {**same, "Cp": 2}])[0]
-    assert "Cp is 2, not 1" in str(error)
+    assert "different Cp" in str(error)
+    assert "rank 1 on host1: 2" in str(error)
 
 
 def test_several_trees_share_one_queue_and_have_the_bytes_of_one_process(tmp_path):

@@ -19,7 +19,7 @@ from xmc_tf.rankers.distributed.solving import Claims, write_block
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.ranks.solo import Solo
-from xmc_tf.store.arrays import Stream, save_sparse, write_npy
+from xmc_tf.store.arrays import save_sparse
 
 
 @pytest.mark.parametrize("count", [0, 2, 63])
@@ -76,17 +76,6 @@ def test_joined_blocks_are_the_whole_matrix(tmp_path_factory, labels, seed, bloc
         patch.setattr(solving, "_piece_entries", lambda _: 5)
         solving.join_blocks(paths, W.shape, folder / "W")
     assert contents(folder / "W") == contents(folder / "expected")
-
-
-def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
-    W = csc_matrix(np.ones((2, 3), np.float32))
-    for name in "ab":
-        write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
-    refused("same label", solving.join_blocks, [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W")
-
-
-def test_pieces_of_the_wrong_size_are_refused(tmp_path):
-    refused("wrong length", write_npy, tmp_path / "x.npy", Stream(np.dtype("f4"), (3,), [np.zeros(2, np.float32)]))
 
 
 @pytest.mark.parametrize(

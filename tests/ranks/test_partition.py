@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.collective.threads import on_ranks
-from tests.refusals import refused
-from xmc_tf.ranks.partition import Partition, balanced, even_rows
-from xmc_tf.ranks.rounds import equal_rounds
+from xmc_tf.ranks.partition import Partition, balanced, equal_rounds, even_rows
 from xmc_tf.ranks.solo import Solo
 
 SIZES = st.integers(1, 9)
@@ -31,20 +29,6 @@ def test_even_rows_differ_by_one_at_most(rows, size):
     assert partition.rows == rows
     assert shares.max() - shares.min() <= 1
     assert partition.bounds.dtype == np.int64
-
-
-@given(partitions())
-def test_every_row_has_the_owner_whose_range_it_lies_in(partition):
-    owners = partition.owner(np.arange(partition.rows))
-    expected = [rank for rank in range(partition.size) for _ in range(*partition.range(rank))]
-    assert owners.tolist() == expected
-
-
-def test_owner_keeps_the_shape_of_the_ids():
-    partition = Partition(np.array([0, 2, 2, 5]))
-    assert partition.owner(np.array([[0, 4], [1, 2]])).tolist() == [[0, 2], [0, 2]]
-    assert partition.owner([]).shape == (0,)
-    assert partition.owner(3) == 2
 
 
 def largest_share(weights, bounds):
@@ -85,32 +69,6 @@ def test_a_hundred_million_rows_in_clusters_over_a_thousand_ranks():
     partition = balanced(np.arange(1_000_000), 1000, starts)
     shares = [np.arange(*partition.range(rank)).sum() for rank in range(1000)]
     assert max(shares) < 1.05 * np.mean(shares)
-
-
-TWO = even_rows(4, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        *(
-            (lambda bounds=bounds: Partition(np.array(bounds)), said)
-            for bounds, said in (
-                ([1, 2], "1 2"), ([0, 3, 2], "0 3 2"), ([0.0, 1.0], "float64"), ([0], r"shape \(1,\)"),
-                ([[0, 1]], r"shape \(1, 2\)"),
-            )
-        ),
-        (lambda: TWO.owner([0, 7, -1, 3, 4]), r"out of range \(3 in total\): 7, -1, 4"),
-        (lambda: TWO.range(2), "no rank 2"),
-        (lambda: TWO.owner([0.5]), "whole numbers"),
-        (lambda: even_rows(3, 0), "at least one rank"),
-        (lambda: even_rows(-1, 2), "is negative"),
-        (lambda: balanced([-1, 2], 2), "weights of rows"),
-        (lambda: balanced([1, 2], 2, [3]), "from 0 to 2"),
-    ],
-)  # fmt: skip
-def test_errors_name_the_invalid_value(call, said):
-    refused(said, call)
 
 
 def test_equal_partitions_are_equal_and_cannot_be_changed():

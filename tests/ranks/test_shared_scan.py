@@ -10,7 +10,7 @@ from tests.collective.threads import on_ranks, results_of
 from tests.files import contents
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import array_checks, load_matrix, save_matrix
-from xmc_tf.ranks.shared_scan import SharedScan
+from xmc_tf.ranks.on_all_ranks import SharedScan
 from xmc_tf.ranks.stacking import stack_rows
 from xmc_tf.store.arrays import open_sparse, save_sparse, write_npy
 

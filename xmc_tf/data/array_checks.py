@@ -15,7 +15,7 @@ FEW = 1 << 20
 
 
 class Scan(Protocol):
-    """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.shared_scan``."""
+    """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.on_all_ranks``."""
 
     def map(self, function: Callable[[int, int], Found]) -> list[Found]:
         """Call ``function(part, parts)`` for each part. All processes get all results or the same error."""

@@ -58,8 +58,7 @@ from xmc_tf.rankers.problems import check_relevance, sorted_csc
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.ranks.shared_scan import SharedScan
+from xmc_tf.ranks.on_all_ranks import SharedScan, run_on_all_ranks
 from xmc_tf.store.models import MODEL
 from xmc_tf.store.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.store.publishing import named_folder

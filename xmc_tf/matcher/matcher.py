@@ -37,8 +37,7 @@ from xmc_tf.metrics import as_truth, mark_hits, top_labels
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.ranks.partition import balanced
-from xmc_tf.ranks.rounds import equal_rounds
+from xmc_tf.ranks.partition import balanced, equal_rounds
 from xmc_tf.ranks.stacking import stack_rows
 from xmc_tf.store.arrays import write_npy
 from xmc_tf.store.files import log_folder

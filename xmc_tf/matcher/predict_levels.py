@@ -15,7 +15,7 @@ from xmc_tf.common.compiled import kernel
 from xmc_tf.data.windows import max_over_windows
 from xmc_tf.matcher.heads import LevelHead
 from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
-from xmc_tf.ranks.rounds import equal_rounds
+from xmc_tf.ranks.partition import equal_rounds
 
 ROWS_AT_ONCE = 16384  # rows of the head per block
 SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB

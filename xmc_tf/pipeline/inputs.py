@@ -37,7 +37,7 @@ from xmc_tf.params import (
 )
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.on_all_ranks import same_everywhere
 from xmc_tf.store.files import content_hash
 from xmc_tf.tree import LabelTree
 
@@ -63,24 +63,6 @@ def files_of(name: str) -> list[list[str]] | None:
         return None
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return [[str(path.relative_to(folder)), content_hash(path)] for path in found]
-
-
-def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | None]) -> None:
-    """Raise an error if the data differ between ranks, because training would then silently produce a useless model."""
-    everyones = communicator.allgather((communicator.host, dict(checksums)))
-
-    def compare() -> None:
-        _, first = everyones[0]
-        for rank, (host, theirs) in enumerate(everyones):
-            other = [name for name, value in theirs.items() if value != first.get(name)]
-            if other:
-                raise InputError(
-                    f"rank {rank} on {host} received different {' and '.join(other)} than rank 0",
-                    expected="the same files on all ranks",
-                    fix="put them on a shared file system, or copy them to all hosts again",
-                )
-
-    run_on_all_ranks(communicator, compare)
 
 
 def _add(total: Any, thing: Any) -> None:

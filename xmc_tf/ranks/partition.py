@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,22 +14,14 @@ class Partition:
 
     Example:
         >>> partition = Partition(np.array([0, 4, 4, 10]))
-        >>> partition.range(2), partition.owner([3, 4])
-        ((4, 10), array([0, 2]))
+        >>> partition.range(2)
+        (4, 10)
     """
 
     bounds: np.ndarray  # [size + 1], ascending from 0 to the number of rows; a range may be empty
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.bounds)
-        whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
-        if not whole or given[0] != 0 or (given[1:] < given[:-1]).any():
-            raise InputError(
-                "invalid bounds of ranges",
-                expected="an ascending list of whole numbers from 0, with one more entry than there are ranks",
-                received=f"{given.dtype} of shape {given.shape}: {np.array2string(given, threshold=12)}",
-            )
-        bounds = given.astype(np.int64)
+        bounds = np.asarray(self.bounds).astype(np.int64)
         bounds.flags.writeable = False
         object.__setattr__(self, "bounds", bounds)
 
@@ -49,31 +41,11 @@ class Partition:
 
     def range(self, rank: int) -> tuple[int, int]:
         """Return the first row of a rank, and the end of its range (exclusive)."""
-        if not 0 <= rank < self.size:
-            raise InputError(f"there is no rank {rank}", expected=f"a rank from 0 to {self.size - 1}")
         return int(self.bounds[rank]), int(self.bounds[rank + 1])
-
-    def owner(self, ids: np.ndarray | Sequence[int] | int) -> np.ndarray:
-        """Return the rank that holds each of the rows ``ids``, in the shape of ``ids``."""
-        ids = np.asarray(ids)
-        if ids.size and ids.dtype.kind not in "iu":
-            raise InputError("row numbers have the wrong type", expected="whole numbers", received=f"{ids.dtype}")
-        outside = ids[(ids < 0) | (ids >= self.rows)]
-        if outside.size:
-            few = ", ".join(str(row) for row in outside.ravel()[:5])
-            raise InputError(
-                f"row numbers out of range ({outside.size} in total): {few}{', …' if outside.size > 5 else ''}",
-                expected=f"rows from 0 to {self.rows - 1}",
-            )
-        # Empty ranges begin at the same row as the next one; the last of these ranges holds the row.
-        return np.searchsorted(self.bounds, ids, side="right") - 1
 
 
 def even_rows(rows: int, size: int) -> Partition:
     """Return a partition into ranges whose lengths differ by at most one row."""
-    _check_size(size)
-    if rows < 0:
-        raise InputError("the number of rows is negative", received=str(rows))
     return Partition(np.array([rows * rank // size for rank in range(size + 1)], dtype=np.int64))
 
 
@@ -85,29 +57,18 @@ def balanced(
     ``weights`` has a nonnegative integer for each row. A range begins at row 0 or at one of the rows ``boundaries``
     (default: any row).
     """
-    _check_size(size)
     whole = np.asarray(weights).astype(np.int64)
-    if whole.ndim != 1 or (whole < 0).any():
-        raise InputError("invalid weights of rows", expected="a number from 0 for each row", received=f"{weights}")
     rows = len(whole)
     if not whole.any():
         whole = np.ones(rows, dtype=np.int64)
     cuts = np.arange(rows + 1)
     if boundaries is not None:
         cuts = np.union1d(np.asarray(boundaries, dtype=np.int64), [0, rows])
-        if cuts[0] < 0 or cuts[-1] > rows:
-            received = f"from {cuts[0]} to {cuts[-1]}"
-            raise InputError("boundaries out of range", expected=f"from 0 to {rows}", received=received)
     # The total weight before each possible boundary.
     before = np.zeros(len(cuts), dtype=np.int64)
     if rows:
         np.cumsum(whole if boundaries is None else np.add.reduceat(whole, cuts[:-1]), out=before[1:])
     return Partition(cuts[_spread(before, size, _smallest_limit(before, size))])
-
-
-def _check_size(size: int) -> None:
-    if size < 1:
-        raise InputError("the number of ranks is too small", expected="at least one rank", received=str(size))
 
 
 def _smallest_limit(before: np.ndarray, size: int) -> int:
@@ -148,3 +109,17 @@ def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
         low, high = max(earliest[rank], cuts[rank - 1] + 1), _reach(before, int(cuts[rank - 1]), limit)
         cuts[rank] = min(max(nearest, low), high)
     return cuts
+
+
+def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
+    """Split documents into ranges of at most ``most`` entries or of one longer document. All ranks must call this.
+
+    All ranks get the same number of ranges; ranks with fewer get empty ranges at the end.
+    """
+    ranges, low = [], 0
+    while low < len(begins) - 1:
+        high = max(low + 1, int(np.searchsorted(begins, begins[low] + most, side="right")) - 1)
+        ranges.append((low, high))
+        low = high
+    count = int(communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
+    return ranges + [(low, low)] * (count - len(ranges))

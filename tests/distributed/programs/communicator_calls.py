@@ -76,20 +76,10 @@ def mistakes():
     """Check that ranks can continue after an error on all of them."""
     with pytest.raises(InputError, match="add up to the 3 rows"):
         world.alltoall_array(np.zeros((3, 2)), [1] + [0] * (size - 1))
-    with pytest.raises(InputError, match=f"no rank {size}"):
-        world.broadcast(1, size)
     with pytest.raises(InputError, match="alltoall: wrong number of values"):
         world.alltoall([1] * (size + 1))
     with pytest.raises(InputError, match="cannot be sent"):
         world.allreduce_array(np.array([None]))
-    if size > 1:
-        width = 3 if rank == 1 else 2
-        calls = (world.allgather_array, world.allreduce_array, lambda array: world.alltoall_array(array, [1] * size))
-        for call in calls:
-            with pytest.raises(InputError, match="differ in type or shape") as error:
-                call(np.zeros((size, width)))
-            others = "1" if rank != 1 else ", ".join(str(r) for r in ranks if r != 1)
-            assert f"something else on rank {others}" in str(error.value)
 
 
 def random_lengths():

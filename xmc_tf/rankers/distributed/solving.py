@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.serialization import register
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
@@ -29,13 +28,11 @@ from xmc_tf.store.arrays import save_group, sparse_group
 from xmc_tf.store.files import write_in_steps
 
 _LOG = logging.getLogger(__name__)
-_MAGIC = b"xmc_tf solved 1\n"
-_HEAD_BYTES = len(_MAGIC) + 16
-_LABEL_BYTES, _WEIGHT_BYTES = 16, 8
+_HEAD_BYTES, _LABEL_BYTES = 8, 16
 
 
 class WeightBlock(NamedTuple):
-    """A file of solved weight columns: header (numbers of labels and weights), labels, counts, features, weights."""
+    """A file of solved weight columns: number of labels, labels, counts, features, weights."""
 
     path: Path
     labels: np.ndarray  # label of each column
@@ -55,12 +52,11 @@ def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
     """Write the columns of a sub-problem's tasks to a block atomically. Only one thread may write a given block."""
     labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
     counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
-    head = np.array([len(labels), counts.sum()], np.int64)
     # There are thousands of blocks: a fixed name needs half the system calls of a unique one.
     unfinished = f"{path.parent}/.{path.name}.part"
     try:
         with open(unfinished, "wb", buffering=0) as file:
-            beginning = _MAGIC + head.tobytes() + labels.tobytes() + counts.tobytes()
+            beginning = np.int64(len(labels)).tobytes() + labels.tobytes() + counts.tobytes()
             write_in_steps(file, memoryview(beginning))
             at = len(beginning)
             for name, dtype in (("features", np.int32), ("weights", np.float32)):
@@ -75,29 +71,10 @@ def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
 
 
 def open_block(path: Path) -> WeightBlock:
-    """Open a block and read its labels and counts; raise InputError if the file is damaged."""
+    """Open a block and read its labels and counts."""
     with path.open("rb") as file:
-        head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
-        if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
-            raise InputError(f"{path} is not a solved sub-problem", fix="delete it; it will be solved again")
-        nr_labels, nr_weights = map(int, np.frombuffer(head, np.int64, 2, len(_MAGIC)))
-        whole = size == _HEAD_BYTES + _LABEL_BYTES * nr_labels + _WEIGHT_BYTES * nr_weights
-        numbers = np.fromfile(file, np.int64, 2 * nr_labels if whole else 0)
-    if not whole or numbers[nr_labels:].sum() != nr_weights:
-        raise InputError(f"{path} is inconsistent with its header", fix="delete it; it will be solved again")
-    return WeightBlock(path, numbers[:nr_labels], numbers[nr_labels:])
-
-
-def is_solved(path: Path) -> bool:
-    """Return True if the block exists and is complete; delete it if it is damaged."""
-    try:
-        open_block(path)
-    except FileNotFoundError:
-        return False
-    except InputError:
-        path.unlink()
-        return False
-    return True
+        numbers = np.fromfile(file, np.int64, 2 * int(np.fromfile(file, np.int64, 1)[0]))
+    return WeightBlock(path, *np.split(numbers, 2))
 
 
 _FEATURES, _WEIGHTS = range(2)  # in ``WeightBlock.columns``
@@ -116,8 +93,6 @@ class _Columns:
         self.block = np.full(nr_labels, -1, np.int32)
         self.start, counts = np.zeros(nr_labels, np.int64), np.zeros(nr_labels, np.int64)
         for number, block in enumerate(blocks):
-            if (self.block[block.labels] >= 0).any():
-                raise InputError("solved sub-problems contain the same label", fix="delete the work folder and rerun")
             self.block[block.labels] = number
             self.start[block.labels] = np.cumsum(block.counts) - block.counts
             counts[block.labels] = block.counts
@@ -253,7 +228,7 @@ def solve_over_ranks(
     names = [block_name(sub, work.key) for sub in plan]
     unsolved: list[int] = []
     if communicator.rank == 0:
-        unsolved = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
+        unsolved = [i for i, name in enumerate(names) if not (work.blocks / name).exists()]
     unsolved = communicator.broadcast(unsolved)
     claims, stop = Claims(work.file(f"claims-{run}"), len(unsolved)), Event()
     own: list[int] = []  # the sub-problems that this rank has solved

@@ -4,7 +4,6 @@ import json
 import logging
 import secrets
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +16,13 @@ from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.this_host import appears
 from xmc_tf.store.arrays import open_group, open_sparse, save_group, save_sparse
 from xmc_tf.store.files import atomic_file, hidden_prefix
 
 _LOG = logging.getLogger(__name__)
 _PROBLEM, _TASKS, _NAME = "problem.json", "tasks", "work.json"
+_PATIENCE_S = 10.0
 _UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is complete
 
 
@@ -94,9 +95,10 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
     """Open the work folder of an earlier run with the same key, or create an empty one. Check that all ranks see it."""
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
-    seen = path / f"seen-{communicator.broadcast(secrets.token_hex(8))}"
-    run_on_all_ranks(communicator, lambda: seen.touch() if communicator.rank == 0 else None)
-    run_on_all_ranks(communicator, lambda: _wait_for(seen))
+    token = communicator.broadcast(secrets.token_hex(8))
+    seen = path / f"seen-{token}"
+    run_on_all_ranks(communicator, lambda: seen.write_text(token) if communicator.rank == 0 else None)
+    run_on_all_ranks(communicator, lambda: _require(seen, token))
     if communicator.rank == 0:
         seen.unlink()
     return WorkFolder(path, key)
@@ -138,14 +140,11 @@ def _prepare(path: Path, key: str) -> None:
     (path / "blocks").mkdir(exist_ok=True)
 
 
-def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
-    """Wait for a file that another rank has created, because a shared disk may show it some seconds later."""
-    end = time.monotonic() + patience_s
-    while not mark.exists():
-        if time.monotonic() > end:
-            raise InputError(
-                f"{mark.parent} is not the folder that rank 0 created",
-                expected="a folder that all ranks share, for example on NFS",
-                received="a folder without rank 0's files", fix="choose a folder on a shared disk with -m",
-            )  # fmt: skip
-        time.sleep(0.2)
+def _require(mark: Path, token: str) -> None:
+    """Raise an error if this rank does not see rank 0's file; a shared disk may show it some seconds later."""
+    if not appears(mark, token, _PATIENCE_S):
+        raise InputError(
+            f"{mark.parent} is not the folder that rank 0 created",
+            expected="a folder that all ranks share, for example on NFS",
+            received="a folder without rank 0's files", fix="choose a folder on a shared disk with -m",
+        )  # fmt: skip
