@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.refusals import refused
 from xmc_tf.data import epoch_batches, share_of_batch
 
 few = st.lists(st.integers(0, 1), max_size=60)  # mostly empty documents
@@ -84,11 +83,6 @@ def test_still_random():
     means = np.array([lengths[batch].mean() for batch in one])
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.1
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 0.1
-
-
-def test_impossible_batches():
-    for arguments in ({"batch": 0}, {"batch": 1, "token_budget": 0}):
-        refused("1 or more", epoch_batches, np.array([1]), **arguments, seed=0, epoch=0)
 
 
 @given(lengths=lengths_of, size=st.integers(1, 9), data=st.data())

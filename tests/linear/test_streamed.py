@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.linear.cases import features, label_matrix, random_chain, ranker_params
-from tests.refusals import refused
 from xmc_tf.data import save_matrix
 from xmc_tf.linear.train import main
 from xmc_tf.models.xr_linear import XRLinear
@@ -77,15 +76,6 @@ def test_saving_links_the_layout_and_can_write_the_format_of_pecos(tmp_path):
         model = XLinear.load(tmp_path / name)
         np.testing.assert_allclose(model.predict(X).toarray(), expected[0].predict(X).toarray(), rtol=1e-5, atol=1e-7)
     assert len(list((tmp_path / "pecos").rglob("W.npz"))) == 3
-
-
-def test_damage_is_an_error(tmp_path):
-    both(tmp_path, chains=CHAINS[:1])
-    path = tmp_path / "0/search/words.npy"
-    content = bytearray(path.read_bytes())
-    content[-200] ^= 1
-    path.write_bytes(content)
-    refused("words.npy is damaged", XLinear.load, tmp_path / "0")
 
 
 def test_the_command_chooses_the_layout_by_the_data(tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from xmc_tf.common.errors import InputError
-
 # Batches per window: more of them mean less padding and less randomness.
 _WINDOW = 50
 
@@ -12,12 +10,6 @@ def epoch_batches(
     lengths: np.ndarray, batch: int, *, seed: int, epoch: int, token_budget: int | None = None
 ) -> list[np.ndarray]:
     """Return the global batches of an epoch as int64 document numbers; each document is in exactly one batch."""
-    if batch < 1 or (token_budget is not None and token_budget < 1):
-        raise InputError(
-            "a batch must have room for at least one document and one token",
-            expected="batch and token_budget of 1 or more",
-            received=f"batch={batch}, token_budget={token_budget}",
-        )
     lengths = np.asarray(lengths)
     chance = np.random.default_rng([seed, epoch])
     documents = chance.permutation(len(lengths))

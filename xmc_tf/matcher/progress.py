@@ -12,7 +12,6 @@ import tensorflow as tf
 from scipy.sparse import spmatrix
 
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import duration
 from xmc_tf.matcher.head import LabelHead
@@ -220,14 +219,9 @@ class LevelCurves:
 
     @classmethod
     def load(cls, folder: Path, steps: int) -> Self:
-        """Load the curves up to the checkpoint's step; the result is empty if the file is missing or unreadable."""
-        try:
-            found = read_json(folder / _FILE, foreign=True)
-            return cls(
-                {str(name): [(int(at), float(y)) for at, y in points if at <= steps] for name, points in found.items()}
-            )
-        except (InputError, OSError, TypeError, ValueError):  # curves are no reason to stop training
-            return cls()
+        """Load the curves up to the checkpoint's step; the result is empty if the file is missing."""
+        found = read_json(folder / _FILE, foreign=True) if (folder / _FILE).exists() else {}
+        return cls({name: [(at, y) for at, y in points if at <= steps] for name, points in found.items()})
 
     def save(self, folder: Path) -> None:
         with atomic_file(folder / _FILE) as part:

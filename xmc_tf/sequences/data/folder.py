@@ -49,15 +49,7 @@ class PreparedFolder:
     def item_names(self) -> list[str]:
         """Return the names of the items, in descending order of frequency."""
         self._verify(ITEMS)
-        names = (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
-        if len(names) != self.nr_items:
-            raise InputError(
-                f"{self.folder / ITEMS} does not fit {HEADER}",
-                expected=f"{self.nr_items:,} names",
-                received=f"{len(names):,}",
-                fix="prepare the interactions again",
-            )
-        return names
+        return (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
 
     def item_counts(self) -> np.ndarray:
         """Return the number of interactions of each item."""
