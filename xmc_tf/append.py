@@ -14,9 +14,7 @@ from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.incremental.documents import APPENDED, training_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
-from xmc_tf.store.models import MODEL
-from xmc_tf.store.outputs import refuse_model_folder
-from xmc_tf.store.publishing import claimed_folder
+from xmc_tf.store.outputs import claimed_model
 from xmc_tf.tables.reading_flags import (
     add_label_options,
     add_reading_options,
@@ -82,12 +80,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "-t": arguments.text_path,
         "-y": arguments.label_path,
     }
-    in_place = arguments.output is None
-    folder = arguments.model_folder if in_place else arguments.output
-    refuse_model_folder("-m" if in_place else "-o", folder, inputs)
     # Locked before the model is read: what another run adds to it in the meantime would be lost.
-    with claimed_folder(folder, MODEL):
-        print(_appended(arguments, Path(folder)))
+    with claimed_model(arguments.model_folder, arguments.output, inputs) as folder:
+        print(_appended(arguments, folder))
 
 
 def _appended(arguments: argparse.Namespace, folder: Path) -> str:

@@ -12,7 +12,6 @@ from tests.refusals import refused
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables import connections, preparation, writing
 from xmc_tf.tables.preparation import PrepareOptions, prepare
-from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
@@ -89,7 +88,7 @@ def test_a_full_disk_leaves_no_part_of_the_labels_and_is_named(tmp_path, rows):
     """Few rows are written when the file is closed."""
 
     def write():
-        with LabelFile(tmp_path / "labels.csv", [], 1) as file:
+        with writing.LabelFile(tmp_path / "labels.csv", [], 1) as file:
             for row in range(rows):
                 file.write(row, [], [("baking", 0.5)])
 

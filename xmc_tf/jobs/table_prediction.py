@@ -14,12 +14,12 @@ from xmc_tf.metrics.category_paths import CategoryPaths
 from xmc_tf.tables.column_choice import choose_columns
 from xmc_tf.tables.column_names import IDS, column_of
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
-from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading_flags import source_options, text_columns
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.writing import LabelFile
 
 _LOG = logging.getLogger(__name__)
 ROWS, _LETTERS = 8192, 1 << 25  # of a piece

@@ -8,9 +8,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
-from xmc_tf.store.models import MODEL
-from xmc_tf.store.outputs import refuse_model_folder
-from xmc_tf.store.publishing import claimed_folder
+from xmc_tf.store.outputs import claimed_model
 
 _DESCRIPTION = """Merge labels of a linear model: documents with any of them get the merged label.
 
@@ -35,11 +33,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
-    in_place = arguments.output is None
-    folder = arguments.model_folder if in_place else arguments.output
-    refuse_model_folder("-m" if in_place else "-o", folder, {"GROUPS": arguments.groups})
-    groups = [line.split("\t") for line in load_names(arguments.groups)]
-    with claimed_folder(folder, MODEL):
+    with claimed_model(arguments.model_folder, arguments.output, {"GROUPS": arguments.groups}) as folder:
+        groups = [line.split("\t") for line in load_names(arguments.groups)]
         model = XRLinear.load(arguments.model_folder)
         merged = model.with_merged_labels(groups, threads=arguments.threads)
         merged.save(folder)

@@ -7,9 +7,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_flags
-from xmc_tf.store.models import MODEL
-from xmc_tf.store.outputs import refuse_model_folder
-from xmc_tf.store.publishing import claimed_folder
+from xmc_tf.store.outputs import claimed_model
 
 _DESCRIPTION = """Remove labels from a linear model, without training.
 
@@ -30,10 +28,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
-    in_place = arguments.output is None
-    folder = arguments.model_folder if in_place else arguments.output
-    refuse_model_folder("-m" if in_place else "-o", folder, {"NAMES": arguments.names})
-    with claimed_folder(folder, MODEL):
+    with claimed_model(arguments.model_folder, arguments.output, {"NAMES": arguments.names}) as folder:
         model = XRLinear.load(arguments.model_folder)
         smaller = model.without_labels(load_names(arguments.names))
         smaller.save(folder)

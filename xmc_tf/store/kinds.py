@@ -35,9 +35,6 @@ class FolderKind:
         """Return whether a top-level name is a part of this kind. Case is ignored, as on some file systems."""
         return bool(re.fullmatch(self.parts, name, re.IGNORECASE)) and not _KEPT.fullmatch(name)
 
-    def is_at(self, folder: Path) -> bool:
-        return self._read(folder) is not None
-
     def check_place(self, folder: Path, fix: str = "use another folder", name: str = "") -> None:
         """Raise InputError if replacing the folder, called ``name`` in errors, would remove files of others."""
         if not os.path.lexists(folder):

@@ -3,21 +3,22 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.store.files import remove_leftovers
 from xmc_tf.store.models import EXPORT, MODEL, kind_at
+from xmc_tf.store.publishing import claimed_folder
 
 # Marks by which a command recognizes files that it wrote earlier. It overwrites no other files.
 # Comments of .npz archives.
 FEATURES, LABELS, RELEVANCE = "xmc_tf features", "xmc_tf labels", "xmc_tf relevance"
-_MATRIX = "xmc_tf predictions"
+MATRIX_OF_PREDICTIONS = "xmc_tf predictions"
 # Spaces at the end of an .npy header; NumPy writes fewer.
 EMBEDDINGS = " " * 256
 # The marks of a matrix of predictions, of JSON lines, and of tables of predicted labels.
-PREDICTIONS = (_MATRIX, '"scores": [', "label 1,score 1", "label 1;score 1", "label 1	score 1")
-MATRIX_OF_PREDICTIONS = _MATRIX
+PREDICTIONS = (MATRIX_OF_PREDICTIONS, '"scores": [', "label 1,score 1", "label 1;score 1", "label 1	score 1")
 _HEAD, _TAIL = 1 << 16, 64
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
@@ -130,6 +131,15 @@ def refuse_model_folder(
             )  # fmt: skip
     _refuse_place(flag, path, "a folder")
     written.check_place(Path(path), f"give another folder with {flag}", f"{flag} {path}")
+
+
+@contextmanager
+def claimed_model(model: str, output: str | None, inputs: Mapping[str, Named]) -> Iterator[Path]:
+    """Check and lock the folder of a changed model, and yield it: ``output`` (-o), or the model's own (-m)."""
+    flag, folder = ("-m", model) if output is None else ("-o", output)
+    refuse_model_folder(flag, folder, inputs)
+    with claimed_folder(folder, MODEL):
+        yield Path(folder)
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:
