@@ -25,6 +25,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
         "audit": ("xmc_tf.report.audit", "List what is probably missing or wrong in the labels of a table."),
         "runs": ("xmc_tf.runs", "List, compare and delete the training runs on a data set."),
+        "label": ("xmc_tf.label", "Open a local web page to label texts, with the suggestions of a model that learns."),
         "append": ("xmc_tf.append", "Append documents to a linear model, without training it again."),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "labels remove": ("xmc_tf.labels.remove", "Remove labels from a linear model."),

@@ -177,6 +177,7 @@ COMMANDS = {
     "demo": ("demo.__main__", ["--table", "{}.csv"]),
     "serve": ("server.__main__", ["-m", "linear", "-p", "0"]),
     "try": ("playground", ["linear", "-p", "0"]),
+    "label": ("label", ["data.csv", "--labels", "labels.txt", "-p", "0", "-o", "{}.sqlite"]),
     "sequences prepare": ("sequences.prepare", ["interactions.csv", "-o", "{}"]),
     "sequences train": ("sequences.train", [*SEQUENCES, "--set", "model_dir={}"]),
     "sequences predict": ("sequences.predict", ["-m", "next", "-q", "i3"]),
@@ -235,7 +236,7 @@ def value_of(action):
 
 @pytest.mark.parametrize("name", often_or_full(COMMANDS))
 def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys):
-    for server in ("xmc_tf.server.__main__", "xmc_tf.playground"):
+    for server in ("xmc_tf.server.__main__", "xmc_tf.playground", "xmc_tf.label"):
         monkeypatch.setattr(f"{server}.serve", lambda _, bound: bound.close())
     monkeypatch.setattr("xmc_tf.demo.__main__.PACKAGES", ["numpy"])  # reading all of them takes long
     module, argv = COMMANDS[name]

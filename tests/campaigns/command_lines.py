@@ -69,7 +69,8 @@ def _launches() -> Iterator[Case]:
 
 def _other_commands() -> Iterator[Case]:
     """Commands that load TensorFlow or start processes."""
-    names = ("train", "predict", "encode", "export", "playground", "launch", "preprocess", "explain", "report.command")
+    names = ("train", "predict", "encode", "export", "playground", "launch", "preprocess", "explain", "report.command",
+             "label")  # fmt: skip
     for command in names:
         for argv in ((), ("--no-such-flag",), ("-m", "{in}/nothing"), ("\udcff",), ("--np", "9" * 5000)):
             yield Case(command, argv, forked=False)

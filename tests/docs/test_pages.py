@@ -24,10 +24,10 @@ TUTORIAL = DOCS / "tutorial.md"
 GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
-# They need several hosts, a cluster, Annif, or an encoder of the hub.
+# They need several hosts, a cluster, Annif, an encoder of the hub, or a person at a page.
 WITHOUT_EXAMPLES = {
     "distributed-problems", "schedulers", "annif-backend", "languages", "sharing", "choosing-encoders",
-    "serving-without-tensorflow",
+    "serving-without-tensorflow", "label",
 }  # fmt: skip
 WITHOUT_FIGURES = {"audit"}  # they show none that depend on the table: a part of its rows does
 OUTSIDE = {"http", "https", "mailto"}

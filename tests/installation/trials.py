@@ -66,6 +66,7 @@ TRIALS = [
     Trial("export -m model -o served/1", "tf"),
     Trial("serve model --port 0", "server"),
     Trial("try model --port 0", "server"),
+    Trial("label X.txt -m model --port 0", "server"),
     Trial("launch --np 2 --controller mpi -m xmc_tf.linear.train -t X.txt -y Y.npz -m ranks", "mpi"),
     Trial(
         f"sequences train --config {ROOT}/configs/sasrec.toml --set data_dir=nothing --set model_dir=next",
@@ -114,7 +115,8 @@ def of_this_one(words):
 
 
 lines = json.loads(sys.argv[1])
-print(json.dumps([(of_a_process if words[0] in ("serve", "try", "launch") else of_this_one)(words) for words in lines]))
+processes = ("serve", "try", "label", "launch")
+print(json.dumps([(of_a_process if words[0] in processes else of_this_one)(words) for words in lines]))
 """
 
 

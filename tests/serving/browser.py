@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 
 BINARY = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-_KEYS = {"Tab": (9, None), "Enter": (13, "\r"), " ": (32, " ")}
+_KEYS = {"Tab": (9, None), "Enter": (13, "\r"), " ": (32, " "), "ArrowDown": (40, None), "/": (191, "/")}
 
 
 class Page:
@@ -65,7 +65,7 @@ class Page:
 
     def key(self, name, *, control=False):
         """Press and release a key."""
-        code, text = _KEYS[name]
+        code, text = _KEYS.get(name) or (ord(name.upper()), name)  # the others are letters and digits
         common = {"key": name, "code": "Space" if name == " " else name, "windowsVirtualKeyCode": code}
         common["modifiers"] = 2 if control else 0
         if text and not control:

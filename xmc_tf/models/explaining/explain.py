@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,8 +262,8 @@ def names_of_features(tfidf: "Tfidf | None", text: str | None = None) -> Callabl
     if tfidf is None:
         return lambda feature: f"feature {feature}"
     words = {} if text is None else tfidf.words_of_features(text)
-    names = tfidf.names
-    return lambda feature: words.get(feature, names[feature])
+    names = cache(lambda: tfidf.names)  # of a large vocabulary, they take longer than all else
+    return lambda feature: words[feature] if feature in words else names()[feature]
 
 
 def _node(

@@ -1,13 +1,5 @@
 'use strict';
-const $ = id => document.getElementById(id);
 let scale = 'share', noun = 'label', asked = 0;
-
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
 
 function bar(score) {
   const share = scale === 'log' ? Math.exp(score) : score;
@@ -65,24 +57,6 @@ function row(found) {
   if (why) details.append(why);
   item.append(details);
   return item;
-}
-
-function trouble(message) {
-  $('trouble').hidden = !message;
-  $('trouble-text').textContent = message || '';
-}
-
-async function fetched(path, body) {
-  let reply;
-  try {
-    reply = await fetch(path, body && {
-      method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(body)});
-  } catch (error) {
-    throw new Error('The server does not answer: start it again with python -m xmc_tf.playground.');
-  }
-  const answer = await reply.json();
-  if (!reply.ok) throw new Error(answer.error);
-  return answer;
 }
 
 function example(text) {

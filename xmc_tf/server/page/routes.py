@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,21 +14,36 @@ from xmc_tf.server.application import Application, HttpAnswer, Limits, RefusedEr
 from xmc_tf.server.page.answering import PageAnswers
 
 _LOG = logging.getLogger(__name__)
-_ALLOWED = AllowedHosts(LOCAL, only=True)
+ON_THIS_MACHINE = AllowedHosts(LOCAL, only=True)
 # Enough for a text of 1 MB in any JSON encoding.
 LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
-# Path -> content type and content. The page has no external resources.
-FILES = {
-    path: (f"{kind}; charset=utf-8", Path(__file__).with_name(name).read_text(encoding="utf-8"))
-    for path, name, kind in (
-        ("/", "page.html", "text/html"), ("/page.css", "page.css", "text/css"),
-        ("/page.js", "page.js", "text/javascript"),
-    )
-}  # fmt: skip
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+
+def page_files(page: Path, *others: Path) -> dict[str, tuple[str, str]]:
+    """Return content type and content of a page, which has the path "/", and of its other files."""
+    paths = {"/": page, **{f"/{one.name}": one for one in others}}
+    return {
+        path: (f"{_KINDS[one.suffix]}; charset=utf-8", one.read_text(encoding="utf-8")) for path, one in paths.items()
+    }
+
+
+HERE = Path(__file__).parent
+FILES = page_files(HERE / "page.html", HERE / "page.css", HERE / "shared.js", HERE / "page.js")
+"""The page has no external resources."""
 _ANSWER_S = 2 * LIMITS.seconds  # for the model; soon after, the connection of a request without an answer is closed
 
 
-class Page:
+class LocalPage:
+    """A page with its files, and answers in JSON.
+
+    Args:
+        files: content type and content of each path.
+        gets: functions whose result a path returns.
+        posts: functions that a path calls with the JSON object of the request.
+        allowed: the hosts by which the page may be called.
+    """
+
     headers: ClassVar[dict[str, str]] = {
         # No external resources, and no embedding in other pages.
         "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -38,32 +53,29 @@ class Page:
         "cache-control": "no-store",
     }
 
-    def __init__(self, answers: PageAnswers) -> None:
-        self._answers = answers
+    def __init__(
+        self, files: Mapping[str, tuple[str, str]], gets: Mapping[str, Callable[[], Any]],
+        posts: Mapping[str, Callable[[dict[str, Any]], Any]], allowed: AllowedHosts = ON_THIS_MACHINE,
+    ) -> None:  # fmt: skip
+        self._files, self._gets, self._posts, self._allowed = files, gets, posts, allowed
 
     async def answer(self, request: Request) -> HttpAnswer:
-        _ALLOWED.check(request)
-        if request.path == "/ask":
+        self._allowed.check(request)
+        if (post := self._posts.get(request.path)) is not None:
             request.allow("POST")
-            return await self._labels(request)
-        if request.path == "/about":
+            # Pages of other sites cannot send this type without a preflight request, which is never granted.
+            if request.content_type != "application/json":
+                raise RefusedError(415, "a request must have the content type application/json")
+            question = parse_json(await request.body(), of="the question", limit=LIMITS.max_bytes)
+            return await _run_model(lambda: post(question))
+        if (get := self._gets.get(request.path)) is not None:
             request.allow("GET", "HEAD")
-            return await _run_model(self._answers.about)
-        if request.path not in FILES:
+            return await _run_model(get)
+        if request.path not in self._files:
             raise RefusedError(404, f"there is no {request.path[:200]} here")
         request.allow("GET", "HEAD")
-        kind, content = FILES[request.path]
+        kind, content = self._files[request.path]
         return HttpAnswer(200, content.encode(), kind)
-
-    async def _labels(self, request: Request) -> HttpAnswer:
-        # Pages of other sites cannot send this type without a preflight request, which is never granted.
-        if request.content_type != "application/json":
-            raise RefusedError(415, "a request must have the content type application/json")
-        question = parse_json(await request.body(), of="the question", limit=LIMITS.max_bytes)
-        text, k = question.get("text"), question.get("k")
-        if not isinstance(text, str) or not (k is None or type(k) is int):
-            raise RefusedError(400, 'a request has the form {"text": "…", "k": 5}; k may be left out')
-        return await _run_model(lambda: self._answers.ask(text, k))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -74,13 +86,30 @@ class Page:
         """Do nothing: the page has no metrics."""
 
 
+class Page(LocalPage):
+    """The page to try a model."""
+
+    def __init__(self, answers: PageAnswers) -> None:
+        super().__init__(FILES, {"/about": answers.about}, {"/ask": lambda question: _labels(answers, question)})
+
+
+def _labels(answers: PageAnswers, question: dict[str, Any]) -> dict[str, Any]:
+    text, k = question.get("text"), question.get("k")
+    if not isinstance(text, str) or not (k is None or type(k) is int):
+        raise RefusedError(400, 'a request has the form {"text": "…", "k": 5}; k may be left out')
+    return answers.ask(text, k)
+
+
 def page_application(answers: PageAnswers) -> Application:
     return Application(Page(answers), LIMITS)
 
 
 async def _run_model(work: Callable[[], Any]) -> HttpAnswer:
     try:
-        return as_json(200, await asyncio.wait_for(asyncio.to_thread(work), _ANSWER_S))
+        found = await asyncio.wait_for(asyncio.to_thread(work), _ANSWER_S)
+        return found if isinstance(found, HttpAnswer) else as_json(200, found)
+    except RefusedError:
+        raise
     except InputError as error:
         raise RefusedError(422, str(error)) from None
     except TimeoutError:

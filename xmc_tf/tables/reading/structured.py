@@ -29,6 +29,8 @@ _LOG = logging.getLogger(__name__)
 _SAMPLE = 1000
 _MANY_KEYS, _LEAST_SHARE = 200, 0.01  # of JSON objects, and the share of the objects that must have a key
 _BATCH = 4096
+LABELLED = "labelled_texts"
+"""The view of texts and labels in the file of `xmc-tf label`, which is read unless another table is named."""
 MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
@@ -126,8 +128,8 @@ class SqliteTable(TableReader):
                 f"{path} is not an SQLite database: {error}", fix="copy it again, or correct its name"
             ) from None
         tables = [name for (name,) in rows if not name.startswith("sqlite_")]
-        if table is None and len(tables) == 1:
-            table = tables[0]
+        if table is None and (len(tables) == 1 or LABELLED in tables):
+            table = tables[0] if len(tables) == 1 else LABELLED
         if table is None or table not in tables:
             raise InputError(
                 f"{path}: " + ("cannot tell which table to read" if table is None else f"no table {table!r}"),

@@ -1,0 +1,147 @@
+"""Learning in the background from what is labelled, and choosing the texts that teach most."""
+
+import json
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, lil_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion.thresholds import measure_curve
+from xmc_tf.models.model import Model
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.server.labelling.store import LabelStore
+from xmc_tf.store.models import NO_PROBABILITIES
+
+_LOG = logging.getLogger(__name__)
+EVERY = 10  # labelled documents between two updates
+_ANEW = 200  # labelled documents with which a new training is better than appending them to a model of names
+_CANDIDATES = 1000  # texts of which the most instructive ones are chosen
+_RECALLED = 5  # labels per text
+_PRECISION = 0.9  # that is promised
+
+
+class Learner:
+    """The model, which a thread updates while people go on labelling.
+
+    Args:
+        model: the model to begin with, which is not changed.
+        store: the texts and answers.
+        lines: the names of labels, if the model was made of them alone.
+    """
+
+    def __init__(self, model: Model, store: LabelStore, lines: Sequence[str] = ()) -> None:
+        self._first, self._store, self._lines = model, store, lines
+        names = model.names or list(map(str, range(model.nr_labels)))
+        self._numbers = {name: number for number, name in reversed([*enumerate(names)])}
+        self.model = model  # the present one
+        self.order: list[int] = []  # texts, the most instructive ones first
+        self.figures: dict[str, Any] = {}
+        self.learned = 0  # labelled documents that the model knows
+        self._begun = self._ended = False
+        self._begin, self._thread = threading.Event(), threading.Thread(target=self._run)
+        self._learns = isinstance(model, XRLinear) and model.training_data is not None
+        if not self._learns:
+            _LOG.warning("the model does not learn from the answers: it is no linear model that kept its training data")
+
+    def __enter__(self) -> "Learner":
+        self.notice()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended = True
+        self._begin.set()
+        self._thread.join()
+
+    def notice(self) -> None:
+        """Update the model if there are enough new documents."""
+        self._begin.set()
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._begin.wait()
+            self._begin.clear()
+            try:
+                self.update()
+            except Exception:  # noqa: BLE001 - people go on labelling with the model that there is
+                _LOG.exception("the model could not learn from the answers")
+
+    def update(self) -> None:
+        """Learn from the labelled documents that are not held out, if there are enough new ones."""
+        labelled = self._store.labelled(held_out=False)
+        if self._ended or (self._begun and abs(len(labelled) - self.learned) < EVERY):
+            return
+        if self._learns and labelled:
+            self.model = self._trained(labelled)
+        self.figures = measured(self.model, self._store.labelled(held_out=True))
+        self.order = self._instructive([text for _, text, _ in labelled])
+        self.learned, self._begun = len(labelled), True
+
+    def _trained(self, labelled: Sequence[tuple[str, str, str]]) -> XRLinear:
+        assert isinstance(self._first, XRLinear)
+        Y = lil_matrix((len(labelled), self._first.nr_labels), dtype=np.float32)
+        for row, (_, _, labels) in enumerate(labelled):
+            Y[row, [self._numbers[name] for name in json.loads(labels) if name in self._numbers]] = 1
+        texts = [text for _, text, _ in labelled]
+        if self._lines and len(texts) >= _ANEW:
+            return XRLinear.train(texts, csr_matrix(Y), names=self._lines, threads=1)
+        return self._first.with_documents(texts, csr_matrix(Y), threads=1)
+
+    def _instructive(self, labelled: list[str]) -> list[int]:
+        """Return texts in the order of uncertainty × similarity to all texts × difference from the labelled ones."""
+        numbers = self._store.untouched(held_out=False, most=_CANDIDATES)
+        stored = [self._store.text(number) for number in numbers]
+        texts = [one.text for one in stored if one is not None]
+        if not texts or not isinstance(self.model, XRLinear):
+            return numbers
+        return [numbers[at] for at in np.argsort(-worth(self.model, texts, labelled), kind="stable")]
+
+
+def worth(model: XRLinear, texts: list[str], labelled: list[str]) -> np.ndarray:
+    """Return how much each text teaches, from 0 to 1."""
+    best = model.predict(texts, only_topk=2, threads=1, quiet=True)
+    ratio = np.ones(len(texts))  # of the second score to the first: 1 if the model cannot decide
+    for row, (a, b) in enumerate(zip(best.indptr[:-1], best.indptr[1:], strict=True)):
+        scores = best.data[a:b]
+        if len(scores) == 2 and scores[0] > 0:
+            ratio[row] = scores[1] / scores[0]
+    X, known = (_normalized(model, some) for some in (texts, labelled))
+    usual = np.asarray(X @ X.mean(axis=0).T).ravel()
+    nearest = np.asarray((X @ known.T).max(axis=1).todense()).ravel() if labelled else np.zeros(len(texts))
+    return np.asarray(ratio * usual / max(usual.max(), 1e-9) * (1 - np.clip(nearest, 0, 1)))
+
+
+def _normalized(model: XRLinear, texts: list[str]) -> csr_matrix:
+    X = csr_matrix(model.features(texts, threads=1, quiet=True).sparse)
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    return csr_matrix(X.multiply(1 / np.maximum(norms, 1e-9)[:, None]))
+
+
+def measured(model: Model, held_out: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return what the model is good for, on texts that it has never learned from, with standard errors."""
+    if not held_out:
+        return {}
+    truth = [set(json.loads(own)) for *_, own in held_out]
+    best = model.best([text for _, text, _ in held_out], k=_RECALLED)
+    right = np.array([bool(found) and found[0][0] in own for found, own in zip(best, truth, strict=True)])
+    recall = np.array(
+        [len(own & {name for name, _ in found}) / len(own) for found, own in zip(best, truth, strict=True)]
+    )
+    count = len(truth)
+    out: dict[str, Any] = {"documents": count}
+    for name, values in (("precision", right), ("recall", recall)):
+        error = float(np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else None
+        out |= {name: float(np.mean(values)), f"{name}_error": error}
+    if model.evidence is not None and NO_PROBABILITIES not in model.metadata.content:
+        scores = np.array([found[0][1] if found else 0.0 for found in best])
+        curve = measure_curve(scores, right, np.arange(count), count)
+        try:
+            out["promise"] = {"precision": _PRECISION, "share": curve.for_precision(_PRECISION).labels / count}
+        except InputError:  # there is none yet
+            out["promise"] = None
+    return out
