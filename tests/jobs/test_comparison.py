@@ -3,14 +3,20 @@
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmc_tf.jobs.comparison import _lines
+from xmc_tf.jobs.comparison import Side, _lines
 
 TRUTH = csr_matrix([[1, 0, 0]] * 40)
 RIGHT, WRONG = [3, 2, 1], [1, 2, 3]
 
 
-def answers(right):
-    return csr_matrix([RIGHT] * right + [WRONG] * (40 - right), dtype=float)
+ENCODER, LINEAR = ("with the encoder", 100.0, 31.25, 9.1e7), ("linear", 2.0, 0.5, 4.2e6)
+
+
+def lines(encoder, linear, *, single):
+    """The lines on two models that have the right label first for some of the 40 documents."""
+    labels = [csr_matrix([RIGHT] * right + [WRONG] * (40 - right), dtype=float) for right in (encoder, linear)]
+    sides = [Side(name, own, *costs) for own, (name, *costs) in zip(labels, (ENCODER, LINEAR), strict=True)]
+    return _lines(TRUTH, *sides, single=single)
 
 
 @pytest.mark.parametrize(
@@ -23,15 +29,16 @@ def answers(right):
     ],
 )
 def test_the_smaller_model_is_recommended_unless_the_encoder_is_better(encoder, linear, said):
-    lines = _lines(TRUTH, answers(encoder), answers(linear), 100.0, 2.0, single=True)
-    assert lines[-1].startswith(said)
-    assert lines[2:-1] == [
-        f"  with the encoder  {2.5 * encoder:.2f}      100",
-        f"  linear            {2.5 * linear:.2f}        2",
+    header, _, *rows, last = lines(encoder, linear, single=True)
+    assert last.startswith(said)
+    assert header.split() == ["%", "P@1", "training", "s", "answer", "ms", "model"]
+    assert [row.split() for row in rows] == [
+        ["with", "the", "encoder", f"{2.5 * encoder:.2f}", "100", "31.2", "91.0", "MB"],
+        ["linear", f"{2.5 * linear:.2f}", "2", "0.5", "4.2", "MB"],
     ]
 
 
 def test_several_cut_offs_share_a_sentence():
-    *table, said = _lines(TRUTH, answers(40), answers(0), 1.0, 1.0, single=False)
-    assert table[0].split() == ["%", "P@1", "P@3", "seconds"]
+    header, *_, said = lines(40, 0, single=False)
+    assert header.split()[:4] == ["%", "P@1", "P@3", "training"]
     assert said == "the encoder improves the mean of P@1 and P@3 by 50.0 points"

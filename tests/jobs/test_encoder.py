@@ -51,7 +51,9 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tokenized, tmp_path, c
     assert run.metrics["P@1"] == pytest.approx(found.at("P", 1))
     assert (run.kind, run.documents["train"]) == ("XR-Transformer", 160)
     assert f"{100 * found.at('P', 1):.2f}" in shown
-    assert re.search(rf"\n +with the encoder +{100 * found.at('P', 1):.2f} .*\n +linear +\d", shown)
+    costs = r" +\d+ +[\d.]+ +[1-9][\d.]* [KM]B\n"  # seconds, milliseconds, size
+    precision = rf"{100 * found.at('P', 1):.2f}( +[\d.]+)*"
+    assert re.search(rf"\n +with the encoder +{precision}{costs} +linear( +[\d.]+)+{costs}", shown)
     assert re.search("the encoder (improves|changes|lowers) the mean of P@1", shown)
     # Training says of the validation documents what the warning of the evaluation counts.
     assert "evaluate counts them as used in training" in " ".join(shown.split())

@@ -68,7 +68,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     def recorded() -> str:
         writable = TableStore.open(store.path, write=True)
         about, spent = summary_of(writable), sum(stage.seconds for stage in stages.done)
-        compared = [] if predicted is None else compare_with_linear(store, about, predicted, spent)
+        compared = [] if predicted is None else compare_with_linear(store, about, model, job.model, predicted, spent)
         return finish(
             job, writable, about, predicted, start, compared=compared, began=began, kind="XR-Transformer",
             parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,
