@@ -148,7 +148,7 @@ def test_two_people_get_different_texts_but_the_random_ones_and_disagree(model, 
             (text, "herbs", "ann", "bob"), (text, "sailing", "bob", "ann")
         }  # fmt: skip
         posted(client, "/answer", person="bob", text=text, label="herbs", answer=-1)  # one yes, one no: no label
-        assert {name: labels for name, _, labels in store.labelled()}[store.text(text).name] == '["sailing"]'
+        assert {name: labels for name, _, labels in store.labelled()}[store.text(text).name] == ["sailing"]
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_texts_that_teach_most_are_undecided_usual_and_new(model):
 
 
 def test_figures_have_standard_errors_and_promises_need_probabilities(model):
-    held = [("1", "baking rye bread", '["baking"]'), ("2", "sailing boats", '["sailing", "herbs"]'),
-            ("3", "a sparse matrix", '["gardening"]')]  # fmt: skip
+    held = [("1", "baking rye bread", ["baking"]), ("2", "sailing boats", ["sailing", "herbs"]),
+            ("3", "a sparse matrix", ["gardening"])]  # fmt: skip
     told = measured(model, held)
     assert told["documents"] == 3
     assert (told["precision"], told["precision_error"]) == pytest.approx((2 / 3, (1 / 3) ** 0.5 / 3**0.5))

@@ -160,13 +160,12 @@ class Desk:
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(["id", "text", "labels"])
-        writer.writerows([safe_cell(cell) for cell in row] for row in self._store.labelled())
+        for name, text, labels in self._store.labelled():
+            writer.writerow([safe_cell(cell) for cell in (name, text, json.dumps(labels, ensure_ascii=False))])
         return _download(out.getvalue(), "text/csv", "labels.csv")
 
     def _jsonl(self) -> HttpAnswer:
-        rows = (
-            {"id": name, "text": text, "labels": json.loads(labels)} for name, text, labels in self._store.labelled()
-        )
+        rows = ({"id": name, "text": text, "labels": labels} for name, text, labels in self._store.labelled())
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         return _download("".join(lines), "application/jsonl", "labels.jsonl")
 
@@ -174,9 +173,7 @@ class Desk:
         """Return Annif's short-text corpus: lines of a text, a tab, and identifiers of its labels."""
         if not self._uris:
             raise InputError("Annif's corpora need identifiers of the labels", fix="start with --vocabulary terms.ttl")
-        rows = (
-            (text, [self._uris.get(one) for one in json.loads(labels)]) for _, text, labels in self._store.labelled()
-        )
+        rows = ((text, [self._uris.get(one) for one in labels]) for _, text, labels in self._store.labelled())
         lines = [f"{text}\t{' '.join(f'<{uri}>' for uri in own if uri)}\n" for text, own in rows]
         return _download("".join(lines), "text/tab-separated-values", "annif.tsv")
 

@@ -1,6 +1,5 @@
 """Learning in the background from what is labelled, and choosing the texts that teach most."""
 
-import json
 import logging
 import math
 import threading
@@ -82,11 +81,11 @@ class Learner:
         self.order = self._instructive([text for _, text, _ in labelled])
         self.learned, self._begun = len(labelled), True
 
-    def _trained(self, labelled: Sequence[tuple[str, str, str]]) -> XRLinear:
+    def _trained(self, labelled: Sequence[tuple[str, str, list[str]]]) -> XRLinear:
         assert isinstance(self._first, XRLinear)
         Y = lil_matrix((len(labelled), self._first.nr_labels), dtype=np.float32)
         for row, (_, _, labels) in enumerate(labelled):
-            Y[row, [self._numbers[name] for name in json.loads(labels) if name in self._numbers]] = 1
+            Y[row, [self._numbers[name] for name in labels if name in self._numbers]] = 1
         texts = [text for _, text, _ in labelled]
         if self._lines and len(texts) >= _ANEW:
             return XRLinear.train(texts, csr_matrix(Y), names=self._lines, threads=1)
@@ -122,11 +121,11 @@ def _normalized(model: XRLinear, texts: list[str]) -> csr_matrix:
     return csr_matrix(X.multiply(1 / np.maximum(norms, 1e-9)[:, None]))
 
 
-def measured(model: Model, held_out: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+def measured(model: Model, held_out: Sequence[tuple[str, str, list[str]]]) -> dict[str, Any]:
     """Return what the model is good for, on texts that it has never learned from, with standard errors."""
     if not held_out:
         return {}
-    truth = [set(json.loads(own)) for *_, own in held_out]
+    truth = [set(own) for *_, own in held_out]
     best = model.best([text for _, text, _ in held_out], k=_RECALLED)
     right = np.array([bool(found) and found[0][0] in own for found, own in zip(best, truth, strict=True)])
     recall = np.array(

@@ -1,5 +1,6 @@
 """The answers of people, kept in one SQLite file as they are given."""
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
@@ -147,10 +148,11 @@ class LabelStore:
     def nr_texts(self) -> int:
         return int(self._rows("SELECT count(*) FROM texts")[0][0])
 
-    def labelled(self, held_out: bool | None = None) -> list[tuple[str, str, str]]:
-        """Return name, text, and labels (a list in JSON) of the finished texts that have labels."""
+    def labelled(self, held_out: bool | None = None) -> list[tuple[str, str, list[str]]]:
+        """Return name, text and labels of the finished texts that have labels."""
         where, values = ("", ()) if held_out is None else (" WHERE held_out = ?", (int(held_out),))
-        return self._rows(f"SELECT name, text, labels FROM {LABELLED}{where} ORDER BY id", *values)
+        rows = self._rows(f"SELECT name, text, labels FROM {LABELLED}{where} ORDER BY id", *values)
+        return [(name, text, json.loads(labels)) for name, text, labels in rows]
 
     def disagreements(self, most: int = 100) -> list[tuple[int, str, str, str, str]]:
         """Return labels that some people accepted and others, who finished the same text, did not.
