@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
-from xmc_tf.fusion.cold_start import cold_start
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
 from xmc_tf.fusion.similarity import Embed, EmbeddedNames
@@ -56,6 +55,7 @@ class ProbabilityModel:
         held_out_vectors: Callable[[], np.ndarray] | None = None,  # called after scoring; of unit norm
         embeddings: np.ndarray | None = None,  # of all documents, of one length; None: do not use label centers
         language: str = AS_WRITTEN,
+        unlabelled: Texts = (),  # show how rare the words of names are
     ) -> Self:
         """Learn on held-out documents to turn the rankers' scores and the evidence of names into probabilities."""
         Y = csr_matrix(Y)
@@ -64,7 +64,7 @@ class ProbabilityModel:
         if names is not None:
             assert texts is not None
             label_names, mentions = LabelNames.learn(
-                names, texts, Y, threads, folds=folds, hidden=hidden, language=language
+                names, texts, Y, threads, folds=folds, hidden=hidden, language=language, unlabelled=unlabelled
             )  # fmt: skip
         every = np.arange(Y.shape[0])
         cuts = [held_out[cut_rows(len(held_out))] for held_out in folds]
@@ -104,9 +104,9 @@ class ProbabilityModel:
 
         ``texts`` are unlabelled, or the names themselves; ``information`` is how much of each of them is known.
         """
-        cold = cold_start()
-        label_names = LabelNames.without_documents(names, texts, cold.priors, threads, language=language)
-        return cls(Fusion.of_names(len(names), cold.weights, information), label_names)
+        unlabelled = csr_matrix((len(texts), len(names)), dtype=np.float32)
+        label_names, _ = LabelNames.learn(names, texts, unlabelled, threads, language=language)
+        return cls(Fusion.of_names(len(names), information), label_names)
 
     @property
     def nr_labels(self) -> int:

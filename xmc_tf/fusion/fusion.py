@@ -20,7 +20,7 @@ from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, best_first, calibra
 from xmc_tf.fusion.short_texts import ShortTexts, scarcity, typical_information
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers
+from xmc_tf.fusion.weighted_numbers import NAMES, first_weights, weighted_numbers
 from xmc_tf.label_names import Mentions
 from xmc_tf.store.models import FUSION_HEADER
 
@@ -72,7 +72,7 @@ class Fusion:
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
-            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, np.log1p(documents).astype(np.float32),
+            first_weights(), first_weights(), np.log1p(documents).astype(np.float32),
             PrecisionCurve([], [], [], [], []), truth.shape[0], names=named,
             similarity=None if embedded is None else embedded.similarity,
             centers=None if centers is None else centers.every,
@@ -108,10 +108,10 @@ class Fusion:
         )  # fmt: skip
 
     @classmethod
-    def of_names(cls, nr_labels: int, weights: np.ndarray, information: np.ndarray) -> Self:
+    def of_names(cls, nr_labels: int, information: np.ndarray) -> Self:
         """Return a fusion for labels of which only the names are known."""
         return cls(
-            weights, weights, np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
+            first_weights(), first_weights(), np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
             typical=typical_information(information),
         )  # fmt: skip
 

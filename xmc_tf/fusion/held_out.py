@@ -20,13 +20,14 @@ from xmc_tf.fusion.rank_calibration import (
     learn_short_rank_weights,
     rank_in_document,
 )
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS
+from xmc_tf.fusion.weighted_numbers import OF_SHORT_TEXTS, first_weights
 from xmc_tf.label_names import Mentions
 
 _PARTS = 5  # of the held-out documents, in cross-fitting
 _MOST_OF = 0.8  # of the right candidates
 _FEWEST_RIGHT = 10  # right labels without documents that are enough to learn how often such labels are right
-_PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to those of others
+_PENALTY, _PENALTY_OF_ALL_RIGHT = 1.0, 500.0  # the second is divided by the number of right candidates
+_PENALTY_OF_NEW = 100.0  # keeps the weights of labels without documents close to those learned on other vocabularies
 _SHIFTS, _LARGEST_SHIFT = 12, 4.0
 _MOST_SHIFTED = 3000  # documents from which the shift is computed
 _SHOWN = 10  # labels of a document that are calibrated
@@ -70,13 +71,15 @@ class HeldOutCandidates:
         typical = known & self.frequent
         if right[typical].sum() < _MOST_OF * right[known].sum():
             typical = known
-        of_known = _fitted(numbers[typical], right[typical], DEFAULT_WEIGHTS, guess=guess and guess.known)
+        first = first_weights()
+        penalty = _PENALTY + _PENALTY_OF_ALL_RIGHT / max(right[typical].sum(), 1)
+        of_known = _fitted(numbers[typical], right[typical], first, penalty, guess and guess.known)
         # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
         # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
         unused = ~known & ~self.hidden
         vocabulary = right[unused].sum() >= _FEWEST_RIGHT
         new = self.hidden | unused if vocabulary else self.hidden
-        start = _shifted(of_known, numbers[new], right[new])
+        start = _shifted(first, numbers[new], right[new])
         of_new = _fitted(numbers[new], right[new], start, _PENALTY_OF_NEW, guess and guess.new)
         raw = np.where(known, numbers @ of_known, numbers @ of_new)
         taught, probability = typical | new, sigmoid(raw)

@@ -52,6 +52,7 @@ class LinearData:
     label_features: Features | None = None
     R: spmatrix | None = None  # relevance of the labels; needed on rank 0 only
     negatives: Mapping[int, spmatrix] = field(default_factory=dict)  # keys: levels above the labels; on rank 0 only
+    unlabelled: Texts = ()  # show how rare the words of names are
     nr_names: int = 0  # number of label names, which are the last documents
     name_features: Features | None = None  # of the names, if X is given
     called: Mapping[str, str] = field(default_factory=dict)  # names of "tree", "labels" … in messages
@@ -266,5 +267,5 @@ def _learn_evidence(
     return ProbabilityModel.learn(
         data.lines if named else None, data.texts, data.Y, score,
         folds=held_out_folds(data.Y.shape[0], options.seed, folds), threads=options.threads,
-        language=params.tfidf.language,
+        language=params.tfidf.language, unlabelled=data.unlabelled,
     )  # fmt: skip
