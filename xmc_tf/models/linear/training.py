@@ -22,7 +22,14 @@ from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.first_use import wait_for_kernels
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort, with_effect
+from xmc_tf.params import (
+    PredictionOptions,
+    RankerPredParams,
+    TfidfParams,
+    XRLinearParams,
+    params_of_effort,
+    with_effect,
+)
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PIFA = ("pifa", "pifa")
+_FEW = 1000  # documents, of which the words of names are too few
 _DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 
 
@@ -124,7 +132,9 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     X, tfidf = data_with_names.X, data_with_names.tfidf
     if X is None:
         assert data_with_names.texts is not None
-        tfidf, X, fitted = executor.features(data_with_names.texts, params.tfidf)
+        few = wanted.label_names and data.Y.shape[0] < _FEW
+        of_texts = with_rare_words(params.tfidf) if few else params.tfidf
+        tfidf, X, fitted = executor.features(data_with_names.texts, of_texts)
         params = dataclasses.replace(params, tfidf=fitted)  # with the detected language
     options = dataclasses.replace(options, params=params)
     kept = (
@@ -177,6 +187,11 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         more_trees=trees[1:], own_training=kept, hierarchy=data.hierarchy,
         own_documents=None if data.texts is None or executor.communicator.rank else TrainedDocuments.of(data.texts),
     )  # fmt: skip
+
+
+def with_rare_words(params: TfidfParams) -> TfidfParams:
+    """Keep features of a single document, unless the user chose otherwise: most words of names are in one name only."""
+    return dataclasses.replace(params, min_df=1) if params.min_df == TfidfParams().min_df else params
 
 
 def _with_names(data: LinearData) -> LinearData:
