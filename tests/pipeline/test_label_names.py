@@ -1,16 +1,17 @@
 """Label names as evidence beside an encoder: held-out documents, stages, predictions, the export."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import LABELS, made_stages, run_train, texts_and_labels
+from tests.pipeline.corpus import LABELS, made_stages, published_for, run_train, texts_and_labels
 from tests.refusals import refused
 from tests.serving.cases import assert_export_answers
 from xmc_tf.fusion import Fusion
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.params import XTransformerParams
+from xmc_tf.params import TfidfParams, XTransformerParams
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 
@@ -64,6 +65,19 @@ def test_probabilities_without_names(corpus, caplog, tmp_path):
     assert_export_answers(model, tmp_path / "1", list(texts.lines()), only_topk=5)
 
 
+def test_the_rankers_of_the_last_trees_read_words_alone(corpus, tmp_path):
+    params = tmp_path / "params.json"
+    held = published_for(corpus)["train_params"]
+    tree = held["refined_indexer_params"]
+    held |= {"refined_indexer_params": [tree, tree | {"seed": 1}, tree], "word_trees": 2, "do_fine_tune": False}
+    params.write_text(json.dumps({"train_params": held, "pred_params": published_for(corpus)["pred_params"]}))
+    model = run_train(corpus, corpus / "words", "--params-path", params, "--labels", corpus / "labels.txt")
+    read = [one.levels[-1].weights.tocsr()[-model.ranker.nr_dense - 1 : -1].nnz > 0 for one in model.ranker.models]
+    assert read == [True, False, False]
+    assert [path.name for path in (corpus / "work" / "held-out" / "ensemble").iterdir()] == ["1"]
+    assert_export_answers(model, tmp_path / "1", list(texts_and_labels(corpus, "tst")[0].lines()), only_topk=5)
+
+
 @pytest.mark.full
 def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
     flags = ["--no-fine-tune", "--trees", 3, "--labels", corpus / "labels.txt"]
@@ -82,7 +96,10 @@ def test_an_effort_chooses_the_trees_of_the_rankers(corpus):
     trees = recipe.params.ranker_trees
     assert (len(trees), {tree.max_leaf_size for tree in trees}) == (4, {100, 400})
     assert recipe.params.preliminary_indexer_params == Recipe().params.preliminary_indexer_params
-    assert recipe.params.ranker_params == Recipe().params.ranker_params
+    assert (recipe.params.ranker_params, recipe.params.word_trees) == (Recipe().params.ranker_params, 0)
+    with_words = Recipe(effort="balanced", tfidf=TfidfParams()).for_data(150_000, 16_000).params
+    assert [tree.max_leaf_size for tree in with_words.ranker_trees] == [100, 400, 400, 100]
+    assert with_words.word_trees == 2
     few = Recipe(effort="best").for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
     assert len(few.params.ranker_trees) == 1
     for flags, message in (

@@ -88,9 +88,12 @@ def params_of_effort(
 
 
 def encoder_params_of_effort(
-    params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
+    params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int, *, words: bool = False
 ) -> XTransformerParams:
-    """Return the parameters with new trees for the rankers; the solver settings and the fine-tuning tree stay."""
+    """Return the parameters with new trees for the rankers; the solver settings and the fine-tuning tree stay.
+
+    With ``words``, the rankers of half of the trees read the words alone. Both halves have trees of both shapes.
+    """
     if effort is not None and params.only_encoder:
         raise InputError(
             f"the effort {effort!r} chooses the rankers' trees, but there are no rankers", received="--only-encoder",
@@ -98,7 +101,13 @@ def encoder_params_of_effort(
         )  # fmt: skip
     linear = XRLinearParams(tree=params.refined_indexer_params)
     chosen = params_of_effort(linear, effort, nr_documents, nr_labels, dense=True)
-    return dataclasses.replace(params, refined_indexer_params=chosen.tree)
+    if effort is None or not words or len(chosen.trees) == 1:
+        return dataclasses.replace(params, refined_indexer_params=chosen.tree)
+    every = range(len(chosen.trees))
+    alone = [number for number in every if number % 4 in (1, 2)][: len(every) // 2]
+    order = [*(number for number in every if number not in alone), *alone]
+    trees = tuple(chosen.trees[number] for number in order)
+    return dataclasses.replace(params, refined_indexer_params=trees, word_trees=len(alone))
 
 
 def several_trees(

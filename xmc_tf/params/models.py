@@ -75,6 +75,12 @@ class XTransformerParams(Params):
         "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",
     )  # fmt: skip
 
+    word_trees: int = param_field(
+        0, low=0,
+        help="number of trees, the last ones, whose rankers read words alone: an encoder that knows a language badly "
+        "then harms less (default: none; with an effort, half of its trees)",
+    )  # fmt: skip
+
     def check_together(self) -> None:
         """Check that all levels train the same layers of the encoder, because lower layers are computed once."""
         chain = self.matcher_params_chain if isinstance(self.matcher_params_chain, tuple) else ()

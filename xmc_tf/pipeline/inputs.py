@@ -182,7 +182,8 @@ class Recipe:
 
     def for_data(self, nr_documents: int, nr_labels: int) -> Self:
         """Return the options with the label trees that the effort selects for data of this size."""
-        params = encoder_params_of_effort(self.params, self.effort, nr_documents, nr_labels)
+        words = self.tfidf is not None
+        params = encoder_params_of_effort(self.params, self.effort, nr_documents, nr_labels, words=words)
         return dataclasses.replace(self, params=params, effort=None)
 
     @property

@@ -251,14 +251,20 @@ class TrainingSteps:
         name = "tree" if number == 0 else f"tree-{number}"
 
         def make(folder: Path) -> Record:
-            X = self.all_features(features, embeddings)
+            X = self.all_features(features, embeddings, words_alone=self._reads_words_alone(number))
             return cluster_labels(
                 folder, self.inputs.documents.Y, X, params, self.communicator,
                 threads=self.recipe.threads,
             )  # fmt: skip
 
-        after = _there(features, embeddings)
-        return self.stages.run(name, make, inputs=self._labels_and(params), after=after, by_all=True)
+        after, alone = _there(features, embeddings), self._reads_words_alone(number)
+        inputs = self._labels_and(params) | ({"words alone": True} if alone else {})
+        return self.stages.run(name, make, inputs=inputs, after=after, by_all=True)
+
+    def _reads_words_alone(self, number: int) -> bool:
+        """Return whether the rankers of a tree read the features without the embeddings."""
+        params = self.recipe.params
+        return number >= len(params.ranker_trees) - params.word_trees
 
     def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """Train the rankers over the trees."""
@@ -268,43 +274,66 @@ class TrainingSteps:
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """Train auxiliary rankers without the held-out documents. They have at most ``AUXILIARY_TREES`` trees."""
         inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out)}
-        return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
+        numbers = list(range(len(trees)))
+        if words := self.recipe.params.word_trees:
+            numbers[1:AUXILIARY_TREES] = [len(trees) - words]  # one of each kind
+        numbers = numbers[:AUXILIARY_TREES]
+        return self._ranker_stage("held-out", features, embeddings, trees, inputs, self._trained_on, numbers)
 
     def _ranker_stage(
         self, name: str, features: Stage | None, embeddings: Stage, trees: Sequence[Stage], inputs: dict[str, Any],
-        rows: np.ndarray | None = None,
+        rows: np.ndarray | None = None, numbers: Sequence[int] | None = None,
     ) -> Stage:  # fmt: skip
-        """Train rankers on the documents in ``rows``, or on all documents if it is None."""
+        """Train rankers on the documents in ``rows``, and over the trees with these numbers; None: on, or over, all."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
 
-        def make(folder: Path) -> Record:
-            label_trees = [read_tree(tree.folder) for tree in trees]
+        chosen = range(len(trees)) if numbers is None else numbers
+
+        def made(folder: Path, some: Sequence[int], words_alone: bool, place: int) -> Record:
+            label_trees = [read_tree(trees[number].folder) for number in some]
             X, Y, pred = (
-                self.all_features(features, embeddings),
+                self.all_features(features, embeddings, words_alone=words_alone),
                 self.inputs.documents.Y,
                 recipe.pred_params.ranker_params,
             )
             if rows is not None:
                 X, Y = X.rows(rows), self._without_held_out(rows)
-                own = 1 if recipe.params.fix_clustering else 0  # trees that are given
-                label_trees[own:] = trees_over(X, Y, recipe.params.ranker_trees[own : len(trees)], recipe.threads)
+                own = 1 if recipe.params.fix_clustering and not place else 0  # trees that are given
+                shapes = [recipe.params.ranker_trees[number] for number in some]
+                label_trees[own:] = trees_over(X, Y, shapes[own:], recipe.threads)
             return train_and_save_rankers(
                 X, Y, label_trees, params,
                 [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
-                self.communicator, folder, threads=recipe.threads, seed=recipe.seed,
+                self.communicator, folder, threads=recipe.threads, seed=recipe.seed, place=place,
             )  # fmt: skip
 
+        def make(folder: Path) -> Record:
+            alone = [number for number in chosen if self._reads_words_alone(number)]
+            others = [number for number in chosen if number not in alone]
+            record = made(folder, others, False, 0)
+            if not alone:
+                return record
+            more = made(folder, alone, True, len(others))
+            record |= {name: record[name] + more[name] for name in ("nr_trees", "nr_weights")}
+            return record | {"summary": f"{record['summary']}; by words alone: {more['summary']}"}
+
         inputs |= self._labels_and(params) | {"pred_params": recipe.pred_params.ranker_params, "seed": recipe.seed}
+        if recipe.params.word_trees:
+            inputs["words alone"] = recipe.params.word_trees
         return self.stages.run(name, make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
-    def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
-        """Return the documents' features and embeddings side by side; files are memory-mapped if possible."""
+    def all_features(self, features: Stage | None, vectors: Stage | None, *, words_alone: bool = False) -> Features:
+        """Return the documents' features and embeddings side by side; files are memory-mapped if possible.
+
+        With ``words_alone``, zeros take the place of the embeddings, so that all rankers have the same features.
+        """
         sparse = dense = None
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
         elif features is not None:
             sparse = as_features(open_sparse(features.folder / "X")).sparse
-        return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)
+        embeddings = load_matrix(vectors.folder / "E.npy") if vectors else None
+        return side_by_side(sparse, dense, np.zeros(embeddings.shape, np.float32) if words_alone else embeddings)
 
     # Helpers.
 

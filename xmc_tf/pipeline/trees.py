@@ -31,13 +31,14 @@ def train_and_save_rankers(
     *,
     threads: int = -1,
     seed: int = 0,
+    place: int = 0,  # of the first tree in the ensemble
 ) -> dict[str, Any]:
     """Train the rankers, and save them to ``folder/ranker``, ``folder/ensemble/1/ranker`` and so on.
 
     All ranks must call this function.
     """
-
-    folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
+    places = range(place, place + len(trees))
+    folders = [folder / (f"ensemble/{number}/ranker" if number else "ranker") for number in places]
     if communicator.size > 1:
         for one in folders:
             run_on_all_ranks(communicator, partial(one.parent.mkdir, parents=True, exist_ok=True))
@@ -51,14 +52,15 @@ def train_and_save_rankers(
             X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred_params, threads=threads,
             seed=seed,
         )  # fmt: skip
-        for place, model in zip(folders, models, strict=True):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            model.save(place)
+        for one, model in zip(folders, models, strict=True):
+            one.parent.mkdir(parents=True, exist_ok=True)
+            model.save(one)
     weights = sum(model.nr_weights for model in models)
     size = f"{models[0].depth} levels" if len(models) == 1 else f"{len(models)} trees"
     if communicator.rank == 0:
-        for place, tree in zip(folders[1:], trees[1:], strict=True):
-            save_chain(place.parent / "tree", tree)
+        for number, one, tree in zip(places, folders, trees, strict=True):
+            if number:
+                save_chain(one.parent / "tree", tree)
     return {
         "nr_trees": len(models),
         "nr_features": models[0].nr_features,
