@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import pytest
@@ -215,6 +216,8 @@ def test_measures_by_hand():
     assert found.confusions() == [MistakenLabel(0, 1, 2, 2 / 3), MistakenLabel(2, 0, 1, 1.0)]
     assert found.confusions(1) == [MistakenLabel(0, 1, 2, 2 / 3)]
     assert "most frequent label  50.00" in "\n".join(found.lines(None))
+    assert re.search(r"zero +one +2 +67%", "\n".join(found.lines(["zero", "one", "two", "three"])))
+    assert re.search(r"0 +1 +2 +67%", "\n".join(found.lines(None)))
     assert "most frequent label  25.00" in "\n".join(found.lines(None, 0.25))
 
 
