@@ -47,7 +47,7 @@ test: lint  ## install, lint, run the tests of a change (20 minutes on two cores
 	@echo "tests without the mark full, $(TEST_JOBS) files at a time"
 	@$(PYTEST) -m "not full"
 
-test-all: test test-full test-oldest  ## the same, then all other tests (an hour in all)
+test-all: test test-full test-oldest  ## the same, then all other tests (70 minutes in all)
 
 # The oldest allowed versions of all packages, in an environment of their own (645 MB to download).
 test-oldest: setup

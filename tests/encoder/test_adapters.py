@@ -148,5 +148,15 @@ def test_other_adapters_are_refused_by_name(tmp_path, options, said):
     refused(said, Encoder.load, tmp_path / "adapters")
 
 
+@pytest.mark.parametrize("content", [None, b"rubbish"])
+def test_adapters_that_cannot_be_read_are_named(tmp_path, content):
+    published(tmp_path)
+    path = tmp_path / "adapters" / WEIGHTS
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    refused(f"the adapters {path} cannot be read", Encoder.load, tmp_path / "adapters")
+
+
 def test_a_rank_larger_than_a_matrix_is_refused():
     refused("--lora-rank 17 is larger", tiny_encoder("bert").adapt, 17, 0)

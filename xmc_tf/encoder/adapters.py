@@ -82,9 +82,17 @@ class PublishedAdapters:
         self, readers: dict[str, Callable[[], np.ndarray]], prefix: str
     ) -> dict[str, Callable[[], np.ndarray]]:
         """Return functions that read the matrices of an encoder with the adapters added to them."""
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        found, arrays = dict(readers), load_file(self._folder / WEIGHTS)
+        path = self._folder / WEIGHTS
+        try:
+            found, arrays = dict(readers), load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise InputError(
+                f"the adapters {path} cannot be read", expected="the file as peft saved it, in safetensors",
+                received=str(error), fix="copy the whole folder again, or save the adapters again with peft",
+            ) from None  # fmt: skip
         for name in list(arrays):
             module, _, part = name.removeprefix(_BEFORE).removeprefix(prefix).partition(".lora_")
             own = f"{module}.weight"
