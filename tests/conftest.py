@@ -119,6 +119,18 @@ def same_process_for_each_test():
         one.restore()
 
 
+class SlowPhases:
+    """Prints what has taken over a minute when it ends: the log of a run that was cut off then says where time went."""
+
+    def __init__(self, config):
+        self._config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.duration > 60:
+            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f" {report.duration:.0f} s: {report.when} of {report.nodeid}")
+
+
 def pytest_addoption(parser):
     parser.addoption("--core", action="store_true", help="leave out test files that need packages of extras")
 
@@ -127,5 +139,7 @@ def pytest_configure(config):
     # A plugin, since hooks of this file do not see fixtures of the session, which belongs to the folder above.
     config.pluginmanager.register(FixturesUndone())
     config.pluginmanager.register(SameChance())
+    if not hasattr(config, "workerinput"):  # not in the workers of pytest-xdist, which report to this process
+        config.pluginmanager.register(SlowPhases(config))
     if config.getoption("--core"):
         config.pluginmanager.register(CoreFiles())

@@ -19,7 +19,7 @@ from xmc_tf.models.xr_linear import XRLinear
 LINEAR, LINEAR_BRIER = (62.90, 51.87, 41.83), 0.1070
 # Of the documentation of two packages, which is read sooner; 223 test texts.
 FEW, FEW_BRIER = (66.82, 50.97, 38.83), 0.0835
-ENCODER, ENCODER_BRIER = (58.50, 45.97, 36.86), 0.0907
+ENCODER, ENCODER_BRIER = (48.29, 35.72, 28.86), 0.0886
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_linear_model(corpus, tmp_path):
 
 @pytest.mark.full
 def test_a_model_with_a_pretrained_encoder(corpus, tmp_path):
-    """A third of the training documents, in one epoch: all of them take ten minutes."""
+    """A tenth of the training documents, in one epoch: all of them take ten minutes."""
     from xmc_tf.models.xtransformer import XTransformer
     from xmc_tf.train import main as train
 
@@ -64,8 +64,8 @@ def test_a_model_with_a_pretrained_encoder(corpus, tmp_path):
     if encoder is None:
         missing("encoder", "No pretrained encoder is installed: make test-all downloads one")
     texts, Y = TextFile(corpus / "X.trn.txt"), load_matrix(corpus / "Y.trn.npz").tocsr()
-    (tmp_path / "X.txt").write_text("".join(f"{texts[row]}\n" for row in range(0, len(texts), 3)), encoding="utf-8")
-    save_matrix(tmp_path / "Y.npz", Y[::3])
+    (tmp_path / "X.txt").write_text("".join(f"{texts[row]}\n" for row in range(0, len(texts), 10)), encoding="utf-8")
+    save_matrix(tmp_path / "Y.npz", Y[::10])
     files = ["-t", tmp_path / "X.txt", "-y", tmp_path / "Y.npz", "--labels", corpus / "labels.txt"]
     options = ["--model-shortcut", encoder, "--truncate-length", 64, "--num-train-epochs", 1]
     train([str(word) for word in (*files, "-m", tmp_path / "model", *options)])

@@ -26,7 +26,7 @@ def start(hosts, host, *command):
     return process
 
 
-def finish(process, timeout=1200):
+def finish(process, timeout=900):
     """Wait for a command, and return its status and its output."""
     try:
         status = process.wait(timeout)
@@ -51,7 +51,7 @@ def await_line(process, pattern, count=1):
         raise
 
 
-def launch(hosts, *arguments, timeout=1200):
+def launch(hosts, *arguments, timeout=900):
     """Run the launcher on host ``one`` with all hosts."""
     return finish(start(hosts, "one", *LAUNCH, "--hosts", hosts.folder / "hosts.json", *arguments), timeout)
 

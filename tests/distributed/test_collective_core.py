@@ -39,6 +39,6 @@ def test_everything_holds_in_a_world_of(engine, world, modules):
         "XMC_TF_TEST_STRIDE": "7",
     }
     launch = partial(mpiexec, imported=True) if engine == "mpi" else horovodrun
-    run = launch("collective_core.py", *modules, world=world, timeout=600, env=environment)
+    run = launch("collective_core.py", *modules, world=world, timeout=300, env=environment)
     assert [rank.result["size"] for rank in run.ranks] == [world] * world
     assert all(len(rank.result["passed"]) == sum(map(CHECKS.get, modules)) for rank in run.ranks)

@@ -1,5 +1,10 @@
-"""The page "What is equal to Keras" is right: each row is run on two ranks with MPI or three with Gloo, some on one."""
+"""The page "What is equal to Keras" is right: its rows are run on two ranks with MPI, on three with Gloo, and on one.
 
+``XMC_TF_ALL_ROWS=1 pytest tests/distributed/test_equal_to_keras.py`` runs each row on several ranks, in 15 minutes;
+otherwise it is a row of each kind of outcome, and a fifth of the others.
+"""
+
+import os
 import re
 from functools import partial
 
@@ -18,20 +23,13 @@ CLAIMS = {
     for feature, *claims in re.findall(rf"^\| (.+?) \| ({OUTCOMES}) \| ({OUTCOMES}) \|", PAGE, re.MULTILINE)
 }
 OF_EACH_KIND = list({tuple(claims): feature for feature, claims in reversed(CLAIMS.items())}.values())
-ALONE = [feature for feature in CLAIMS if feature not in ("jit_compile=True", "stateful=True")][::3]
+STEP = 1 if os.environ.get("XMC_TF_ALL_ROWS") else 5
+ALONE = [feature for feature in CLAIMS if feature not in ("jit_compile=True", "stateful=True")][:: 3 * STEP]
 SAMPLE = [112, 113, 116, 127, 137]  # seeds of python -m tests.campaigns.keras_programs
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """Return the outcomes of some rows in one process, and the file of what plain Keras trains for all rows."""
-    file = tmp_path_factory.mktemp("plain") / "results"
-    return python("equal_to_keras.py", str(file), *ALONE, imported=True, timeout=600), str(file)
-
-
-def test_a_row_of_each_kind_of_outcome_is_right_on_two_ranks(tmp_path):
-    arguments = ["equal_to_keras.py", str(tmp_path / "none"), *OF_EACH_KIND]
-    check(mpiexec(*arguments, imported=True, timeout=600), set(OF_EACH_KIND))
+def test_a_row_of_each_kind_of_outcome_is_right_on_two_ranks():
+    check(mpiexec("equal_to_keras.py", *OF_EACH_KIND, imported=True, timeout=300), set(OF_EACH_KIND))
 
 
 def test_random_programs_are_equal_on_two_ranks(tmp_path):
@@ -42,8 +40,8 @@ def test_random_programs_are_equal_on_two_ranks(tmp_path):
 
 
 @pytest.mark.full
-def test_rows_of_the_page_are_right_in_one_process(plain):
-    check(plain[0], set(ALONE))
+def test_rows_of_the_page_are_right_in_one_process():
+    check(python("equal_to_keras.py", *ALONE, imported=True, timeout=600), set(ALONE))
 
 
 @pytest.mark.full
@@ -54,9 +52,9 @@ def test_rows_of_the_page_are_right_in_one_process(plain):
         pytest.param(partial(horovodrun, world=3), 1, id="gloo"),
     ],
 )
-def test_each_row_of_the_page_is_right_on_several_ranks(launch, first, plain):
-    rows = [row for row in list(CLAIMS)[first::2] if first or row not in OF_EACH_KIND]  # those are run above
-    check(launch("equal_to_keras.py", plain[1], *rows, timeout=600), set(rows))
+def test_rows_of_the_page_are_right_on_several_ranks(launch, first):
+    rows = [row for row in CLAIMS if row not in OF_EACH_KIND][first :: 2 * STEP]
+    check(launch("equal_to_keras.py", *rows, timeout=600), set(rows))
 
 
 def check(run, rows):

@@ -8,11 +8,9 @@ step).
 import functools
 import json
 import logging
-import pickle
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -548,21 +546,12 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
     return f"{'announced' if announced else 'different'} {apart:.1e} ({where})"
 
 
-def main(file: Path, *only: str) -> None:
-    """Print the outcomes by feature, default and exact, compared with the results of plain Keras in the file.
-
-    Without it, one process trains all rows with plain Keras and writes it; each of several ranks trains its own rows.
-    """
+def main(*only: str) -> None:
+    """Print the outcomes by feature, default and exact, compared with the results of plain Keras on each rank."""
     world = CollectiveStrategy().world_size()
     rows = {name: row for name, row in FEATURES.items() if name in only or not only}
-    if not file.exists():
-        keras.utils.set_random_seed(0)
-        chosen = FEATURES if world == 1 else rows
-        plain = {name: trained(row, row.make(None)) for name, row in chosen.items() if name not in NOT_PLAIN}
-        if world == 1:
-            file.write_bytes(pickle.dumps(plain))
-    else:
-        plain = pickle.loads(file.read_bytes())
+    keras.utils.set_random_seed(0)
+    plain = {name: trained(row, row.make(None)) for name, row in rows.items() if name not in NOT_PLAIN}
     found = {}
     for name, row in rows.items():
         found[name] = [outcome(row, exact, plain.get(name)) for exact in (False, True)]
@@ -570,4 +559,4 @@ def main(file: Path, *only: str) -> None:
     print(json.dumps({"world": world, "outcomes": found}), flush=True)
 
 
-main(Path(sys.argv[1]), *sys.argv[2:])
+main(*sys.argv[1:])
