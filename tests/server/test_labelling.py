@@ -11,13 +11,17 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.refusals import refused
 from tests.serving import browser
 from xmc_tf import XRLinear
+from xmc_tf import label as labelling
+from xmc_tf.audit.corrections import HEADER
 from xmc_tf.label import LabelPage
 from xmc_tf.label import main as label
 from xmc_tf.server.application import Application
@@ -26,6 +30,8 @@ from xmc_tf.server.labelling import learning
 from xmc_tf.server.labelling.desk import Desk, NameSearch
 from xmc_tf.server.labelling.learning import Learner, measured, worth
 from xmc_tf.server.labelling.store import DONE, SKIPPED, LabelStore
+from xmc_tf.server.labelling.suggesting import Suggester
+from xmc_tf.server.labelling.training import train, train_aside
 from xmc_tf.server.page.routes import LIMITS, ON_THIS_MACHINE
 from xmc_tf.tables.reading.sources import open_source
 
@@ -42,6 +48,11 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def model():
     return XRLinear.train(TEXTS, names=NAMES)
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    monkeypatch.setattr(learning, "train_aside", lambda *inputs: train(*inputs[:-1]))
 
 
 @contextmanager
@@ -106,27 +117,63 @@ def test_answers_are_kept_as_they_are_given_and_the_model_learns(model, tmp_path
         learner.update()
         trained = [text for _, text, _ in store.labelled(held_out=False)]
         assert learner.learned == len(trained) == 27
-        assert learner.model.training_data.nr_documents == 27
+        (_, of_names), (trained_model, share) = learner.suggester.parts
+        assert trained_model.metadata.content["nr_documents"] == 27
+        assert (of_names, share) == pytest.approx((200 / 227, 27 / 227))
         held = [text for _, text, _ in store.labelled(held_out=True)]
         assert len(held) == 3
-        assert not learner.model.trained_documents.include(held).any()
+        assert not trained_model.trained_documents.include(held).any()
         progress = client("GET", "/progress")[1]
         assert progress["finished"] == 30
         assert progress["figures"]["documents"] == 3
         assert progress["figures"]["precision"] == pytest.approx(sum(
-            learner.model.best([text], k=1)[0][0][0] in fitting(text) for text in held
+            learner.suggester.explain(text, 1)[0].name in fitting(text) for text in held
         ) / 3)  # fmt: skip
 
 
-def test_many_answers_train_a_new_model(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "_ANEW", 5)
-    with desk_of(tmp_path, model) as (store, learner, _):
-        for row in (number for number in range(1, len(TEXTS) + 1) if not store.text(number).held_out):
-            store.answer(row, fitting(store.text(row).text)[0], "ann", 1)
-            store.visit(row, "ann", DONE)
+def test_a_model_with_documents_gets_them_appended(tmp_path):
+    trained = XRLinear.train(TEXTS[:8], [["baking"]] * 4 + [["herbs"]] * 4, keep_training_data=True)
+    store = LabelStore.open(tmp_path / "one.sqlite")
+    store.add_texts(["1"], [TEXTS[20]], [True])
+    store.answer(1, "herbs", "ann", 1)
+    store.visit(1, "ann", DONE)
+    learner = Learner(trained, store)
+    learner.update()
+    ((grown, share),) = learner.suggester.parts
+    assert (grown.training_data.nr_documents, share, learner.learned) == (9, 1.0, 1)
+    store.close()
+
+
+def test_trainings_come_less_often_the_more_is_labelled(model, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(learning, "train_aside", lambda lines, texts, *_: sizes.append(len(texts)))
+    monkeypatch.setattr(Learner, "_instructive", lambda *_: [])
+    store = LabelStore.open(tmp_path / "many.sqlite")
+    store.add_texts([str(row) for row in range(80)], [f"herbs {row}" for row in range(80)], [True] * 80)
+    learner = Learner(model, store, NAMES)
+    for row in range(1, 81):
+        store.answer(row, "herbs", "ann", 1)
+        store.visit(row, "ann", DONE)
         learner.update()
-        assert learner.model.metadata.content["nr_documents"] == learner.learned > 20
-        assert learner.model.best(["bread"], k=1)[0][0][0] == "baking"
+    assert sizes == [11, 21, 31, 41, 51, 62, 75]  # the update at 1 has too few; a training that fails is not repeated
+    assert (learner.learned, learner.suggester.parts) == (0, ((model, 1.0),))
+    store.close()
+
+
+def test_a_training_aside_gives_the_same_model_and_ends_with_the_page(model, caplog):
+    Y = csr_matrix([[name in fitting(text) for name in model.names] for text in TEXTS], dtype="float32")
+    of_process = train_aside(NAMES, TEXTS, Y, model.tfidf, lambda: False)
+    same = train(NAMES, TEXTS, Y, model.tfidf)
+    assert (of_process.predict(TEXTS) != same.predict(TEXTS)).nnz == 0
+    assert train_aside(NAMES, TEXTS, Y, model.tfidf, lambda: True) is None
+    assert not caplog.messages
+
+
+@pytest.mark.full
+def test_a_training_that_fails_is_reported(model, caplog):
+    Y = csr_matrix([[name in fitting(text) for name in model.names] for text in TEXTS], dtype="float32")
+    assert train_aside(NAMES, TEXTS, Y[:, :2], model.tfidf, lambda: False) is None
+    assert "the training on 40 documents failed: ValueError" in caplog.text
 
 
 def test_two_people_get_different_texts_but_the_random_ones_and_disagree(model, tmp_path):
@@ -211,19 +258,19 @@ def test_labels_are_found_by_all_their_names():
 
 def test_texts_that_teach_most_are_undecided_usual_and_new(model):
     texts = ["baking rye bread at home", "herbs for baking and gardening at home", "zebra xylophone"]
-    of = worth(model, texts, [])
+    of = worth(Suggester((model, 1.0)), model, texts, [])
     assert of[1] > of[0] > of[2]
-    assert worth(model, texts, [texts[1]])[1] == pytest.approx(0, abs=1e-6)
+    assert worth(Suggester((model, 1.0)), model, texts, [texts[1]])[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_figures_have_standard_errors_and_promises_need_probabilities(model):
     held = [("1", "baking rye bread", ["baking"]), ("2", "sailing boats", ["sailing", "herbs"]),
             ("3", "a sparse matrix", ["gardening"])]  # fmt: skip
-    told = measured(model, held)
+    told = measured(Suggester((model, 1.0)), model.names, held)
     assert told["documents"] == 3
     assert (told["precision"], told["precision_error"]) == pytest.approx((2 / 3, (1 / 3) ** 0.5 / 3**0.5))
     assert "promise" not in told
-    assert measured(model, []) == {}
+    assert measured(Suggester((model, 1.0)), model.names, []) == {}
 
 
 def test_the_file_trains_a_model_and_is_exported(model, tmp_path, monkeypatch):
@@ -248,20 +295,79 @@ def test_the_file_trains_a_model_and_is_exported(model, tmp_path, monkeypatch):
     assert set(XRLinear.load("trained").names) == {line.partition("\t")[0] for line in NAMES}
 
 
+def test_findings_of_an_audit_are_decided_in_their_order(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    labels = [fitting(text) for text in TEXTS]
+    labels[3], labels[20] = ["=sum"], ["sparse matrices", "sailing"]
+    with open("data.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"], *zip(TEXTS, map("|".join, labels), strict=True)])
+    with open("findings.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        for kind, row, name, why in (("wrong", 20, "sailing", "rank 5"), ("missing", 3, "baking", "in the text"),
+                                     ("wrong", 3, "'=sum", ""), ("duplicates", 1, "", "")):  # fmt: skip
+            writer.writerow(["", kind, row, "", TEXTS[row], name, "", "", why, "", ""])
+    (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    model.save("model")
+    served = []
+    monkeypatch.setattr(labelling, "serve", lambda application, bound: served.append((application, bound)))
+    monkeypatch.setattr(LabelStore, "close", lambda _: None)
+    label(["data.csv", "-m", "model", "--audit", ".", "--labels", "names.txt", "-p", "0"])
+    with in_background(*served[0]) as url:
+        client = partial(ask, urlsplit(url).port)
+        first = posted(client, "/text", person="ann")
+        assert (first["content"], first["texts"]) == (TEXTS[20], 2)
+        assert {k: first["labels"][0][k] for k in ("label", "note", "answer")} == {
+            "label": "sailing", "note": "probably wrong: rank 5", "answer": 1
+        }  # fmt: skip
+        assert {one["label"] for one in first["labels"] if one["answer"]} == {"sparse matrices", "sailing"}
+        posted(client, "/answer", person="ann", text=first["text"], label="sailing", answer=-1)
+        second = posted(client, "/finish", person="ann", text=first["text"])
+        assert [one["note"] for one in second["labels"][:3]] == ["probably wrong", "probably missing: in the text", ""]
+        posted(client, "/answer", person="ann", text=second["text"], label="baking", answer=1)
+        posted(client, "/answer", person="ann", text=second["text"], label="=sum", answer=1)
+        assert posted(client, "/finish", person="ann", text=second["text"])["text"] is None
+        lines = [json.loads(line)["labels"] for line in client("GET", "/labels.jsonl")[1].splitlines()]
+        labels[3], labels[20] = ["=sum", "baking"], ["sparse matrices"]
+        assert [sorted(own) for own in lines] == [sorted(own) for own in labels]  # of the whole table
+        found = posted(client, "/search", query="bread")["labels"]  # another name, of the file beside the model
+        assert found == [{"label": "baking", "name": "bread making"}]
+
+
+def test_a_vocabulary_in_one_language_begins_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "terms.ttl").write_text(
+        "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n"
+        '<http://e.org/1> a skos:Concept ; skos:prefLabel "baking"@en, "leipominen"@fi ; skos:altLabel "bread"@en .\n'
+        '<http://e.org/2> a skos:Concept ; skos:prefLabel "sailing"@en, "purjehdus"@fi .\n'
+    )
+    monkeypatch.setattr(labelling, "serve", lambda _, bound: bound.close())
+    label(["texts.txt", "--vocabulary", "terms.ttl", "--language", "en", "-p", "0"])
+    store = LabelStore.open(tmp_path / "texts.labels.sqlite")
+    assert store.nr_texts == len(TEXTS)
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         ([], "which labels there are"),
-        (["-m", "model", "--labels", "names.txt"], "mutually exclusive"),
-        (["--labels", "names.txt", "--language", "en"], "--language"),
+        (["--vocabulary", "terms.ttl", "--labels", "names.txt"], "mutually exclusive"),
+        (["--labels", "names.txt", "--language", "en"], "--language can only be used with --vocabulary"),
+        (["--labels", "names.txt", "--audit", "findings.csv"], "--audit can only be used with -m"),
+        (["-m", "model", "--label-column", "label"], "--label-column can only be used with --audit"),
+        (["-m", "model", "--labels", "others.txt"], "others.txt names no label of model"),
         (["--labels", "names.txt", "-o", "other.sqlite"], "not a file of xmc-tf label"),
         (["--labels", "names.txt", "-o", "texts.txt"], "texts.txt"),
     ],
 )
-def test_the_command_refuses(tmp_path, monkeypatch, argv, message):
+def test_the_command_refuses(model, tmp_path, monkeypatch, argv, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "names.txt").write_text("\n".join(NAMES))
+    (tmp_path / "others.txt").write_text("stars\nplanets")
+    model.save("model")
     connection = sqlite3.connect("other.sqlite")
     connection.execute("CREATE TABLE things (name)")
     connection.close()

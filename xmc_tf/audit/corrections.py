@@ -26,10 +26,14 @@ class Correction:
     add: bool  # whether the label is added; else it is removed
     text: str  # the beginning of the document's text
     line: int  # of the finding in the table
+    why: str = ""
 
 
-def read_accepted(path: str | Path) -> list[Correction]:
-    """Return the corrections that a person accepted by writing yes in the column ``accept`` of ``findings.csv``."""
+def read_accepted(path: str | Path, *, every: bool = False) -> list[Correction]:
+    """Return the corrections that a person accepted by writing yes in the column ``accept`` of ``findings.csv``.
+
+    With ``every``, return all corrections that the table proposes.
+    """
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -50,11 +54,13 @@ def read_accepted(path: str | Path) -> list[Correction]:
     # pandas writes a column of whole numbers with empty cells as 1379.0.
     if are_whole_floats(row["label"] for _, row in rows if row["label"]):
         rows = [(line, {**row, "label": as_whole(row["label"] or "")}) for line, row in rows]
-    return [one for line, row in rows if (one := _correction(path, line, row)) is not None]
+    return [one for line, row in rows if (one := _correction(path, line, row, every)) is not None]
 
 
-def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction | None:
+def _correction(path: Path, line: int, row: dict[str, str | None], every: bool) -> Correction | None:
     answer = as_whole((row[ACCEPT] or "").strip().lower())
+    if every:
+        answer = _YES[0] if row["kind"] in (MISSING, WRONG) else ""
     if answer in _NO:
         return None
     if answer not in _YES:
@@ -72,14 +78,11 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
         )
     if not number.isascii() or not number.isdecimal() or not row["label"]:
         raise InputError(f"{path}, line {line}: no valid row or label", expected="the line as xmc-tf audit wrote it")
-    return Correction(int(number), row["label"], kind == MISSING, row["text"] or "", line)
+    return Correction(int(number), row["label"], kind == MISSING, row["text"] or "", line, row.get("why") or "")
 
 
-def corrected_documents(
-    corrections: Sequence[Correction], texts: Sequence[str], labels: Sequence[Sequence[str]], path: str | Path
-) -> tuple[list[int], list[list[str]]]:
-    """Return the rows of the documents that change, and their corrected labels. Each text must be on one line."""
-    changed: dict[int, list[str]] = {}
+def check_texts(corrections: Sequence[Correction], texts: Sequence[str], path: str | Path) -> None:
+    """Raise an error if a correction is about another text than the one in its row. Each text must be on one line."""
     for one in corrections:
         text = texts[one.row] if one.row < len(texts) else ""
         same = safe_cell(text[: len(raw_cell(one.text))]) == one.text or safe_cell(text).startswith(one.text)
@@ -88,6 +91,15 @@ def corrected_documents(
                 f"{path}, line {one.line}: document {one.row:,} is missing from this table or has a different text",
                 expected="the table that was audited, read with the same options", received=repr(one.text)[:60],
             )  # fmt: skip
+
+
+def corrected_documents(
+    corrections: Sequence[Correction], texts: Sequence[str], labels: Sequence[Sequence[str]], path: str | Path
+) -> tuple[list[int], list[list[str]]]:
+    """Return the rows of the documents that change, and their corrected labels. Each text must be on one line."""
+    check_texts(corrections, texts, path)
+    changed: dict[int, list[str]] = {}
+    for one in corrections:
         own = changed.setdefault(one.row, list(labels[one.row]))
         names = {safe_cell(name): name for name in own}
         if one.add and one.label not in names:

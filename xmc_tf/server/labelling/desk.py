@@ -138,14 +138,19 @@ class Desk:
         stored = None if number is None else self._store.text(number)
         if stored is None:
             return {"text": None, **self._progress()}
-        answers = self._store.answers(stored.id, person)
-        found = self._learner.model.explain(stored.text[:_EXPLAINED], _SUGGESTIONS).labels
+        given = self._store.given(stored.id)
+        answers = {label: answer for label, (answer, _) in given.items()} | self._store.answers(stored.id, person)
+        found = self._learner.suggester.explain(stored.text[:_EXPLAINED], _SUGGESTIONS)
         suggested = {one.name: one for one in reversed(found) if one.name in self._search.labels}
+        notes = {label: note for label, (_, note) in given.items() if note}
         labels = [
-            {"label": name, "score": one.score, "words": words_of(one), "answer": answers.pop(name, 0)}
-            for name, one in reversed(suggested.items())
-        ]
-        labels += [{"label": name, "score": None, "words": [], "answer": answer} for name, answer in answers.items()]
+            {
+                "label": name, "score": suggested[name].score if name in suggested else None,
+                "words": words_of(suggested[name]) if name in suggested else [], "note": notes.get(name, ""),
+                "answer": answers.get(name, 0),
+            }
+            for name in dict.fromkeys([*notes, *reversed(suggested), *answers])
+        ]  # fmt: skip
         return {"text": stored.id, "name": stored.name, "content": stored.text, "labels": labels, **self._progress()}
 
     def _progress(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ function row(label, place) {
   if (place < 9) name.prepend(make('kbd', '', String(place + 1)), ' ');
   const score = make('span', 'score', label.score === null ? '' : label.score.toFixed(2));
   item.append(name, score, button(label, 1, 'Accept'), button(label, -1, 'Reject'));
+  if (label.note) item.append(make('span', 'words note', label.note));
   if (label.words.length) item.append(make('span', 'words', label.words.join(', ')));
   item.addEventListener('focusin', () => choose(place));
   item.addEventListener('mouseenter', () => mark(label.words));
@@ -82,7 +83,7 @@ function show(answer) {
   $('progress').textContent = `${finished.toLocaleString('en')} of ${texts.toLocaleString('en')} texts`
     + (learned > 0 ? `; the model has learned from ${learned.toLocaleString('en')}` : '');
   const about = (share, error) => percent(share) + (error === null ? '' : ` ± ${(100 * error).toFixed(0)}`);
-  $('figures').textContent = figures.documents ? `On ${figures.documents} random texts, never learned from: the first `
+  $('figures').textContent = figures.documents >= 10 ? `On ${figures.documents} random texts, never learned from: the first `
     + `label is right for ${about(figures.precision, figures.precision_error)}, the first five have `
     + `${about(figures.recall, figures.recall_error)} of the labels. ` + (figures.promise
       ? `Accept the first label without looking: ${percent(figures.promise.share)} of the texts, at least `
@@ -98,7 +99,7 @@ function show(answer) {
     return item;
   }));
   for (const id of ['done', 'skip', 'query']) $(id).disabled = !shown;
-  $('name').textContent = shown ? `Text ${shown.name}` : 'All texts are labelled.';
+  $('name').textContent = shown ? `Text: ${shown.name}` : 'All texts are labelled.';
   $('query').value = '';
   search();
   if (shown) list(false);
@@ -129,7 +130,7 @@ async function search() {
     add.setAttribute('aria-label', `Add ${found.label}`);
     add.addEventListener('click', () => {
       const known = shown.labels.find(one => one.label === found.label);
-      decide(known || {label: found.label, score: null, words: []}, 1);
+      decide(known || {label: found.label, score: null, words: [], note: ''}, 1);
       $('query').value = '';
       search();
       $('query').focus();

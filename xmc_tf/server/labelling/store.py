@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,8 +15,10 @@ from xmc_tf.tables.splits import text_key
 
 _FORMAT = "xmc_tf.labelling"
 _RANDOM = 10  # one in so many texts is held out
+_UNSHOWN = 2  # in the column held_out: a text of an audited table without findings
 OPEN, DONE, SKIPPED = "open", "done", "skipped"
 # `answer` is 1 for accepted labels and -1 for rejected ones: a label counts if more people accepted than rejected it.
+# `given` has the labels of an audited table (answer 1), labels that it may lack (0), and why they may be wrong.
 _SCHEMA = f"""
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE texts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL UNIQUE, place INTEGER NOT NULL,
@@ -25,10 +27,14 @@ CREATE TABLE answers (text INTEGER NOT NULL, label TEXT NOT NULL, person TEXT NO
     at TEXT NOT NULL, PRIMARY KEY (text, label, person));
 CREATE TABLE visits (number INTEGER PRIMARY KEY, text INTEGER NOT NULL, person TEXT NOT NULL, state TEXT NOT NULL,
     at TEXT NOT NULL, UNIQUE (text, person));
+CREATE TABLE given (text INTEGER NOT NULL, label TEXT NOT NULL, answer INTEGER NOT NULL, note TEXT NOT NULL,
+    PRIMARY KEY (text, label));
 CREATE INDEX places ON texts (held_out, place);
 CREATE VIEW {LABELLED} AS SELECT texts.id, name, texts.text, held_out, json_group_array(label) AS labels
-    FROM texts JOIN (SELECT text, label FROM answers GROUP BY text, label HAVING sum(answer) > 0) AS own
-    ON own.text = texts.id WHERE texts.id IN (SELECT text FROM visits WHERE state = '{DONE}') GROUP BY texts.id;
+    FROM texts JOIN (SELECT text, label FROM (SELECT text, label, answer FROM answers
+        UNION ALL SELECT text, label, answer FROM given) GROUP BY text, label HAVING sum(answer) > 0) AS own
+    ON own.text = texts.id WHERE texts.id IN (SELECT text FROM visits WHERE state = '{DONE}'
+        UNION SELECT text FROM given) GROUP BY texts.id;
 INSERT INTO about VALUES ('format', '{_FORMAT}');
 """
 
@@ -37,7 +43,7 @@ class StoredText(NamedTuple):
     id: int
     name: str  # as the table has it, such as the number of the row
     text: str
-    held_out: bool
+    held_out: int  # 1 if it is
 
 
 class LabelStore:
@@ -86,6 +92,32 @@ class LabelStore:
             for key in [text_key(text)] if text
         ]  # fmt: skip
         self._write("INSERT OR IGNORE INTO texts (name, text, place, held_out) VALUES (?, ?, ?, ?)", rows)
+
+    def add_audited(
+        self, names: Sequence[str], texts: Sequence[str], labels: Sequence[Sequence[str]],
+        findings: Mapping[int, Mapping[str, str]],
+    ) -> None:  # fmt: skip
+        """Add the texts and labels of an audited table.
+
+        Only texts with findings are shown, in the order of ``findings``: what it says about labels, by row.
+        """
+        places = {row: place for place, row in enumerate(findings)}
+        rows = [
+            (name, text, places.get(row, row), 0 if row in places else _UNSHOWN)
+            for row, (name, text) in enumerate(zip(names, texts, strict=True))
+        ]
+        self._write("INSERT OR IGNORE INTO texts (name, text, place, held_out) VALUES (?, ?, ?, ?)", rows)
+        given = [
+            (label, int(label in own), findings.get(row, {}).get(label, ""), text)
+            for row, (text, own) in enumerate(zip(texts, labels, strict=True))
+            for label in [*own, *(one for one in findings.get(row, {}) if one not in own)]
+        ]
+        self._write("INSERT OR IGNORE INTO given SELECT id, ?, ?, ? FROM texts WHERE text = ?", given)
+
+    def given(self, text: int) -> dict[str, tuple[int, str]]:
+        """Return the labels that an audited table or a finding gives a text: whether it has them, and the finding."""
+        rows = self._rows("SELECT label, answer, note FROM given WHERE text = ? ORDER BY rowid", text)
+        return {label: (answer, note) for label, answer, note in rows}
 
     def text(self, number: int) -> StoredText | None:
         found = self._rows("SELECT id, name, text, held_out FROM texts WHERE id = ?", number)
@@ -146,7 +178,7 @@ class LabelStore:
 
     @property
     def nr_texts(self) -> int:
-        return int(self._rows("SELECT count(*) FROM texts")[0][0])
+        return int(self._rows("SELECT count(*) FROM texts WHERE held_out < ?", _UNSHOWN)[0][0])
 
     def labelled(self, held_out: bool | None = None) -> list[tuple[str, str, list[str]]]:
         """Return name, text and labels of the finished texts that have labels."""
@@ -171,6 +203,10 @@ class LabelStore:
             "GROUP BY v.text, a.label HAVING sum(own.answer = 1) > 0 AND sum(own.answer IS NOT 1) > 0 "
             "ORDER BY v.text LIMIT ?", most,
         )  # fmt: skip
+
+    def labels(self) -> set[str]:
+        """Return the labels of an audited table."""
+        return {label for (label,) in self._rows("SELECT DISTINCT label FROM given")}
 
     def people(self) -> set[str]:
         return {name for (name,) in self._rows("SELECT DISTINCT person FROM visits")}
