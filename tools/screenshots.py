@@ -17,12 +17,18 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from xmc_tf.data import TextFile
-from xmc_tf.demo.corpus import build
+from xmc_tf.data import TextFile, load_names
+from xmc_tf.demo.corpus import build, write_unlabelled
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.label import LabelPage
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.server.application import Application
 from xmc_tf.server.connections import bound_socket, in_background
+from xmc_tf.server.labelling.desk import Desk
+from xmc_tf.server.labelling.learning import Learner
+from xmc_tf.server.labelling.store import LabelStore
 from xmc_tf.server.page.answering import Answering
-from xmc_tf.server.page.routes import FILES, page_application
+from xmc_tf.server.page.routes import FILES, LIMITS, ON_THIS_MACHINE, page_application
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {
@@ -30,8 +36,10 @@ PICTURES = {
     "tensorboard": ROOT / "docs/explanation/tensorboard.png",
     "report": ROOT / "docs/how-to/report.png",
     "report-narrow": ROOT / "docs/how-to/report-narrow.png",
+    "label": ROOT / "docs/how-to/label.png",
+    "label-narrow": ROOT / "docs/how-to/label-narrow.png",
 }
-WIDTH, NARROW = 1280, 400
+WIDTH, LABELLING, NARROW = 1280, 800, 400
 TEXT = "Sorts the elements of an array along an axis and returns their indices."
 EXAMPLES = [TEXT, "Solves a linear system with a sparse matrix.", "Drops units of a layer at random during training."]
 PACKAGES = ["numpy", "scipy", "keras"]
@@ -68,6 +76,8 @@ def main(argv: list[str] | None = None) -> int:
                 page = Path(options.report or make_report(Path(folder) / "report"), "report.html").resolve()
                 narrow = name.endswith("narrow")
                 take(browser, picture, page.as_uri(), 1400, width=NARROW if narrow else WIDTH, dark=narrow)
+            elif name.startswith("label"):
+                take_labelling(browser, picture, Path(folder), narrow=name.endswith("narrow"))
             else:
                 take_tensorboard(browser, picture, options.logdir or make_logs(Path(folder)))
             print(picture)
@@ -125,6 +135,32 @@ def take_playground(browser: str, picture: Path, export: str | Path) -> None:
             take(browser, picture, f"{url}/", height=1000)
     finally:
         FILES["/page.js"] = (kind, script)
+
+
+def take_labelling(browser: str, picture: Path, folder: Path, *, narrow: bool) -> None:
+    """Take a picture of the page to label texts, after some texts have got the suggestions that they contain."""
+    texts, names = write_unlabelled(folder / "unlabelled", PACKAGES)
+    lines = load_names(names)
+    model = XRLinear.train(TextFile(texts), names=lines)
+    store = LabelStore.open(folder / f"{picture.stem}.sqlite")
+    own = list(TextFile(texts))
+    store.add_texts([str(number) for number in range(1, len(own) + 1)], own, [False] * len(own))
+    learner = Learner(model, store, lines)
+    desk = Desk(store, learner, lines)
+    with in_background(
+        Application(LabelPage(desk, learner, ON_THIS_MACHINE), LIMITS), bound_socket("127.0.0.1", 0)
+    ) as url:
+        shown = desk.posts["/text"]({"person": "me"})
+        for number in range(151):
+            here = {"person": "me", "text": shown["text"]}
+            for one in shown["labels"]:
+                if one["label"] in shown["content"].lower().split():
+                    desk.posts["/answer"]({**here, "label": one["label"], "answer": 1})
+            if number < 150:
+                shown = desk.posts["/finish"](here)
+        learner.update()
+        take(browser, picture, f"{url}/", height=830, width=NARROW if narrow else LABELLING, dark=narrow)
+    store.close()
 
 
 def take_tensorboard(browser: str, picture: Path, logdir: str | Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.test_corpus import write_package
+from xmc_tf.common.errors import InputError
 from xmc_tf.demo import __main__ as demo
 from xmc_tf.demo import corpus, encoder
 from xmc_tf.models.xtransformer import XTransformer
@@ -58,6 +59,21 @@ def test_the_table_is_made_of_the_packages_that_are_installed(tmp_path, monkeypa
     demo.main(["--table", str(tmp_path / "data.csv")])
     assert asked == [["json"]]
     assert ": 7 rows" in " ".join(capsys.readouterr().out.split())
+
+
+def test_texts_are_labelled_on_a_page_with_their_labels_hidden(small, monkeypatch, capsys):
+    run = []
+    monkeypatch.setattr(demo.os, "execv", lambda program, words: run.append(words))
+    for _ in range(2):  # the second time, the texts are there
+        demo.main(["--label", "--work", small])
+    assert run[0] == run[1]
+    _, _, command, texts, _, subjects, *_ = run[0]
+    assert command == "xmc_tf.label"
+    assert "matrix" in Path(texts).read_text()
+    assert "matrix" in Path(subjects).read_text().splitlines()
+    assert len(capsys.readouterr().out.strip().splitlines()) == 2 * 3
+    with pytest.raises(InputError, match="mutually exclusive"):
+        demo.main(["--label", "--table", "data.csv"])
 
 
 def test_a_pretrained_encoder_is_found_where_make_puts_it(tmp_path, monkeypatch):

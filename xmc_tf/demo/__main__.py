@@ -20,17 +20,19 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import allow_control_characters
 from xmc_tf.data import TextFile, load_matrix, load_names
-from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table
+from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table, write_unlabelled
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import add_flags
+from xmc_tf.server.connections import require_server
 from xmc_tf.store.outputs import check_output_path
 
 _KS = (1, 3, 5)
 _SHOWN = 6
 _LENGTH = 64  # maximum number of tokens per text
+_UNLABELLED = ("numpy", "scipy", "numba")  # which every installation has
 _WELL_KNOWN = ("tensorflow", "keras", "transformers", "numpy", "scipy", "numba")
 _TEXTS = (
     "Computes the gradient of the loss with respect to the weights of a layer.",
@@ -96,6 +98,8 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
     add_flags(out, "force")
     out.add_argument("--table", metavar="FILE", help="only write the data as a CSV file that you can train on")
+    about = "open a page to label texts of the packages, whose labels are hidden"
+    out.add_argument("--label", action="store_true", help=about)
     about = "ask for texts at the end (default: only on a terminal)"
     out.add_argument("--ask", action=argparse.BooleanOptionalAction, default=None, help=about)
     return out
@@ -106,11 +110,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     allow_control_characters()
     # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
+    args.at_most_one("table", "label")
     if args.table is not None:
         args.refuse("work", "ask", where="with --table: nothing is trained")
         _write_table(Path(args.table), args.force)
         return
     work = Path(args.work)
+    if args.label:
+        args.refuse("ask", "force", where="with --label: nothing is trained or replaced")
+        _label(work)
+        return
     data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
     print(styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
     _data(data)
@@ -143,6 +152,21 @@ def _write_table(path: Path, force: bool) -> None:
     )
     command = as_called(f"python -m xmc_tf.train {quoted} -m model --report report")
     print(f"\nNext, in one to two minutes:\n\n  {command}")
+
+
+def _label(work: Path) -> None:
+    """Serve the page to label the texts, with the subjects as labels, in place of this process."""
+    require_server()
+    texts, subjects = write_unlabelled(work / "unlabelled", [one for one in _UNLABELLED if find_spec(one)])
+    count = len(load_names(subjects))
+    print(
+        f"Label {len(TextFile(texts)):,} texts by {count:,} subjects: open the address below, and press\n"
+        "a to accept a suggestion, r to reject it, / to type any other label, n for the next text.\n"
+        "The model learns after every few texts. Ctrl-C stops, and the same command continues.",
+        flush=True,
+    )
+    command = ["xmc_tf.label", str(texts), "--labels", str(subjects), "-o", str(work / "labels.sqlite")]
+    os.execv(sys.executable, [sys.executable, "-m", *command])
 
 
 def _data(data: Path) -> None:

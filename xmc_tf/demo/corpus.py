@@ -20,7 +20,7 @@ import scipy.sparse as smat
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
-from xmc_tf.data import save_matrix
+from xmc_tf.data import load_names, save_matrix
 from xmc_tf.demo.sources import DocumentedObject, package_folders, prose, read_entries, words
 from xmc_tf.store.files import atomic_file
 from xmc_tf.store.kinds import FolderKind
@@ -184,6 +184,17 @@ def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> 
             for row, text in enumerate(texts):
                 out.writerow([text, "|".join(corpus.names[label] for label in Y[row].indices)])
     return len(corpus.train) + len(corpus.test)
+
+
+def write_unlabelled(folder: Path, packages: list[str]) -> tuple[Path, Path]:
+    """Return a file of texts, and one of the subjects that they may have; they are written if they are not there."""
+    if not is_built(folder, packages):
+        build(folder, packages)
+    subjects = folder.with_name(f"{folder.name}-subjects.txt")
+    names = [name.partition(": ")[2] for name in load_names(folder / "labels.txt") if name.startswith("about: ")]
+    with atomic_file(subjects) as part:
+        _write_lines(part, names)
+    return folder / "X.trn.txt", subjects
 
 
 def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> bool:
