@@ -82,7 +82,7 @@ function show(answer) {
   current = 0;
   $('progress').textContent = `${finished.toLocaleString('en')} of ${texts.toLocaleString('en')} texts`
     + (learned > 0 ? `; the model has learned from ${learned.toLocaleString('en')}` : '');
-  const about = (share, error) => percent(share) + (error === null ? '' : ` ± ${(100 * error).toFixed(0)}`);
+  const about = (share, error) => `${percent(share)} ± ${(100 * error).toFixed(0)}`;
   $('figures').textContent = figures.documents >= 10 ? `On ${figures.documents} random texts, never learned from: the first `
     + `label is right for ${about(figures.precision, figures.precision_error)}, the first five have `
     + `${about(figures.recall, figures.recall_error)} of the labels. ` + (figures.promise

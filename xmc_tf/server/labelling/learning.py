@@ -154,7 +154,8 @@ def measured(
     count = len(truth)
     out: dict[str, Any] = {"documents": count}
     for name, values in (("precision", right), ("recall", recall)):
-        error = float(np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else None
+        # With one success and one failure more: twelve hits of twelve do not mean that nothing can go wrong.
+        error = float(np.std([*values, 0.0, 1.0], ddof=1) / math.sqrt(count + 2))
         out |= {name: float(np.mean(values)), f"{name}_error": error}
     model = suggester.parts[-1][0]
     if model.evidence is not None and NO_PROBABILITIES not in model.metadata.content:
