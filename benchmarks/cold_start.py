@@ -1,34 +1,35 @@
 """How well labels are found by their names alone, before any document is labelled, and with the first labelled ones.
 
-    python -m benchmarks.cold_start --data DIR DIR ... [--labelled 20,50,100,200,500] [--write]
+    python -m benchmarks.cold_start --data DIR DIR ... [--labelled 20,50,100,200,500 --draws 3] [--write]
 
 Each DIR holds X.trn.txt, Y.trn.npz, labels.txt, X.tst.txt and Y.tst.npz. All labels are hidden. What names are worth is
 learned on the training documents of the other sets, and measured on the test documents of each set: P@1, P@3 and P@5 of
 names as documents, of names that occur in the text, the rarest first, and of the product.
 
-``--labelled`` adds rows for models with the first labelled documents, with names and without.
-``--write`` learns the numbers of ``xmc_tf/fusion/cold_start.json`` on all sets, and writes them.
+``--labelled`` adds rows for models with some labelled documents, drawn several times: with names and texts without
+labels, and documents alone. The stated precision is the mean probability of the best labels of the former.
+``--write`` learns the numbers of ``xmc_tf/label_names/cold_start.json`` on all sets, and writes them.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from unittest.mock import patch
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from benchmarks.sides.corpora import read_corpus
 from xmc_tf.data import load_names
-from xmc_tf.fusion import cold_start, evidence
 from xmc_tf.fusion.candidates import NOT_MENTIONED, join_candidates
-from xmc_tf.fusion.cold_start import FILE, ColdStart
 from xmc_tf.fusion.held_out import is_right
 from xmc_tf.fusion.logistic import fit_logistic
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS, weighted_numbers
-from xmc_tf.label_names import match_precision
+from xmc_tf.fusion.weighted_numbers import NAMES, OF_SHORT_TEXTS, weighted_numbers
+from xmc_tf.label_names import cold_start, match_precision
 from xmc_tf.label_names.find_mentions import find_matches
 from xmc_tf.label_names.kernels import PARTIAL
 from xmc_tf.label_names.label_names import LabelNames
@@ -36,10 +37,12 @@ from xmc_tf.metrics import evaluate
 from xmc_tf.models.linear.names_only import train_on_names
 from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params.pools import FUSED_LABELS
 
-_UNLABELLED, _LEARNED, _MEASURED = 8000, 1500, 2000  # documents
+_UNLABELLED, _LEARNED = 8000, 1500  # documents
 _OF_SET = 20_000  # matches for which each set counts
-_PENALTY = 5.0
+_PRIOR, _PENALTY = 5.0, 5.0
+_UNKNOWN = OF_SHORT_TEXTS | np.isin(NAMES, ["score above 0"])  # only with documents do the rankers' scores reach 0
 
 
 @dataclass(eq=False)
@@ -62,13 +65,13 @@ class Learning:
         found = find_matches(names.index, some, names.reading)
         right = match_precision.is_right(names.index, found, Y)
         counts = match_precision.count_matches(names.index, found, right, np.ones(len(lines), np.int64))
-        scores = model.predict(some, only_topk=100, post_processor="sigmoid")
+        scores = model.predict(some, only_topk=FUSED_LABELS, scores="ranker")  # those that predictions begin with
         return cls(list(some), Y, scores, names, counts)
 
     def numbers(self, priors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of all candidates, and which of them are right."""
         found = candidates(self.names, self.scores, self.texts, priors)
-        numbers = np.where(OF_SHORT_TEXTS, 0.0, weighted_numbers(found, np.zeros(len(found.rows))))
+        numbers = np.where(_UNKNOWN, 0.0, weighted_numbers(found, np.zeros(len(found.rows))))
         return numbers, is_right(found, self.Y)
 
 
@@ -78,16 +81,26 @@ def candidates(names: LabelNames, scores: csr_matrix, texts: Sequence[str], prio
     return join_candidates(scores, learned.mentions(texts))
 
 
-def learn(sets: Sequence[Learning]) -> ColdStart:
+def learn(sets: Sequence[Learning]) -> cold_start.ColdStart:
     """Learn what names are worth; each set counts for as much as any other."""
     shares = [_OF_SET / max(one.counts.of_kind.sum(), 1) for one in sets]
-    counts = sets[0].counts._replace(
-        of_kind=sum(share * one.counts.of_kind for share, one in zip(shares, sets, strict=True)),
-        right_of_kind=sum(share * one.counts.right_of_kind for share, one in zip(shares, sets, strict=True)),
-    )
-    priors = counts.priors()
-    numbers, right = zip(*(one.numbers(priors) for one in sets), strict=True)
-    return ColdStart(priors, fit_logistic(np.concatenate(numbers), np.concatenate(right), DEFAULT_WEIGHTS, _PENALTY))
+    matches = np.sum([share * one.counts.of_kind for share, one in zip(shares, sets, strict=True)], axis=0)
+    right = np.sum([share * one.counts.right_of_kind for share, one in zip(shares, sets, strict=True)], axis=0)
+    priors = (right + _PRIOR * right.sum() / matches.sum()) / (matches + _PRIOR)
+    numbers, truth = zip(*(one.numbers(priors) for one in sets), strict=True)
+    weights = fit_logistic(np.concatenate(numbers), np.concatenate(truth), np.zeros(len(NAMES)), _PENALTY)
+    return cold_start.ColdStart(priors, {name: w for name, w in zip(NAMES, weights.tolist(), strict=True) if w})
+
+
+@contextmanager
+def instead(learned: cold_start.ColdStart) -> Iterator[None]:
+    """Let models begin with what was learned, instead of with the numbers of the package."""
+    with NamedTemporaryFile("w", encoding="utf-8") as file, patch.object(cold_start, "FILE", Path(file.name)):
+        file.write(learned.text())
+        file.flush()
+        cold_start.cold_start.cache_clear()
+        yield
+    cold_start.cold_start.cache_clear()
 
 
 def _training(data: Path) -> tuple[list[str], csr_matrix, list[str]]:
@@ -118,6 +131,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, nargs="+", required=True)
     parser.add_argument("--labelled", default="", help="numbers of labelled documents, with commas between")
+    parser.add_argument("--draws", type=int, default=3, help="of labelled documents, which do not overlap")
+    parser.add_argument("--measured", type=int, default=2000, help="test documents (default: 2000)")
     parser.add_argument("--write", action="store_true")
     a = parser.parse_args()
     sets = {path: Learning.of(*_training(path)) for path in a.data}
@@ -125,8 +140,8 @@ def main() -> None:
         others = [one for other, one in sets.items() if other != path] or [*sets.values()]
         every, labels, lines = _training(path)
         some_texts, some_labels = read_corpus(path)
-        texts, Y = some_texts["tst"][:_MEASURED], some_labels["tst"][:_MEASURED]
-        with patch.object(evidence, "cold_start", return_value=learn(others)):
+        texts, Y = some_texts["tst"][: a.measured], some_labels["tst"][: a.measured]
+        with instead(learn(others)):
             model = XRLinear.of(train_on_names(lines, every[:_UNLABELLED], LinearOptions()))
             row = {
                 "set": path.name,
@@ -135,14 +150,22 @@ def main() -> None:
                 "both, as learned elsewhere": precisions(Y, model.predict(texts, only_topk=5)),
             }
             for count in map(int, filter(None, a.labelled.split(","))):
-                for what, names in (("with names", lines), ("documents alone", None)):
-                    trained = XRLinear.train(every[:count], labels[:count], names=names)
-                    row[f"{count} {what}"] = precisions(Y, trained.predict(texts, only_topk=5))
+                named, alone = [], []
+                for draw in range(a.draws):
+                    rows = slice(draw * count, (draw + 1) * count)  # of documents in a random order
+                    unlabelled = every[: rows.start] + every[rows.stop : _UNLABELLED]
+                    model = XRLinear.train(every[rows], labels[rows], names=lines, unlabelled=unlabelled)
+                    named.append(model.predict(texts, only_topk=5))
+                    alone.append(XRLinear.train(every[rows], labels[rows]).predict(texts, only_topk=5))
+                truth = vstack([Y] * a.draws, format="csr")
+                row[f"{count} documents, names and texts"] = precisions(truth, vstack(named, format="csr"))
+                best = np.concatenate([one.max(axis=1).toarray().ravel() for one in named])
+                row[f"{count} documents, stated P@1"] = f"{100 * best.mean():.1f}"
+                row[f"{count} documents alone"] = precisions(truth, vstack(alone, format="csr"))
         print(json.dumps(row), flush=True)
     if a.write:
-        path = Path(cold_start.__file__).with_name(FILE)
-        path.write_text(learn([*sets.values()]).text(), encoding="utf-8")
-        print(f"wrote {path}")
+        cold_start.FILE.write_text(learn([*sets.values()]).text(), encoding="utf-8")
+        print(f"wrote {cold_start.FILE}")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         finished()
         return
     refuse_job_flags(arguments)
-    arguments.refuse("texts", where="with labelled documents", expected="only names of labels (--vocabulary, --labels)")
+    arguments.refuse("texts", where="with labelled documents (-t, -y)", expected="a table, or only names of labels")
     _require(arguments)
     communicator = _begin(arguments)
     announce_compiling()
@@ -142,7 +142,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     recipe = _recipe(arguments) if has_encoder(arguments) else None
     if recipe is not None:
         refuse_search_flags(arguments)
-    options = linear_options(arguments) if recipe is None else None
+    options = linear_options(arguments, "texts") if recipe is None else None
     if arguments.preponly:
         print(on_first_rank(communicator, lambda: summary_of(data_set_of(job)).text()))
         return

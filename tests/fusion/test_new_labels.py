@@ -5,6 +5,7 @@ from scipy.sparse import csr_matrix, diags, random, vstack
 
 from tests.fusion.made_up import assert_calibrated, mentions_of
 from xmc_tf.fusion import Fusion, hidden_labels
+from xmc_tf.fusion.weighted_numbers import first_weights
 
 LABELS, ROWS = 60, 4000
 HIDDEN = np.isin(np.arange(LABELS), [3, 11, 20, 31, 42, 53])
@@ -21,10 +22,10 @@ def made_up(seed=0, weak=(), factor=1.0):
     return scores, mentions_of(precision), csr_matrix((rng.random((ROWS, LABELS)) < probability).astype(np.float32))
 
 
-def learned(scores, mentions, truth, elsewhere):
+def learned(scores, mentions, truth, elsewhere, rows=ROWS):
     """Return a fusion that knew other documents, without the hidden labels."""
     Y = csr_matrix(vstack([truth, elsewhere], format="csr"))
-    return Fusion.learn(scores, mentions, truth, Y, [HIDDEN], fold_sizes=[ROWS])
+    return Fusion.learn(scores, mentions, truth, Y, [HIDDEN], fold_sizes=[rows])
 
 
 def test_hidden_labels_teach_how_often_labels_with_nothing_but_a_name_are_right():
@@ -54,6 +55,12 @@ def test_labels_that_nobody_uses_are_less_probable():
     scores, mentions, truth = made_up(seed=1, weak=unused, factor=0.4)
     truth = csr_matrix(truth @ diags(used))
     assert_calibrated(fusion.combine(scores, mentions, 10), truth, (0.0, 1.0), 0.03, unused, 500)
+
+
+def test_few_documents_leave_what_names_are_worth_as_it_was_elsewhere():
+    scores, mentions, truth = made_up()
+    few = learned(scores[:30], mentions.of_rows(0, 30), truth[:30], truth[30:], 30)
+    assert np.allclose(few.new_weights[1:], first_weights()[1:], atol=0.2)
 
 
 def test_a_tenth_of_the_labels_with_documents_is_hidden_in_each_fold():

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from tests.label_names.cases import many
 from tests.refusals import refused
 from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.label_names.cold_start import cold_start
 from xmc_tf.label_names.find_mentions import count_documents, find_matches
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
@@ -50,6 +51,18 @@ def test_a_name_that_is_always_right_is_worth_more():
     alpha, gamma = precisions(names, ["alpha", "gamma"]).diagonal()
     assert alpha > 0.85
     assert 0.2 < gamma < 0.4
+
+
+def test_few_matches_count_beside_those_in_documents_of_other_vocabularies():
+    learned, _ = LabelNames.learn(["alpha", "gamma"], ["alpha", "alpha"], csr_matrix([[1.0, 0.0], [1.0, 0.0]]))
+    counted = ~np.isclose(learned.priors, cold_start().priors)
+    assert counted.sum() == 1
+    assert np.allclose(learned.priors[counted], (50 * cold_start().priors[counted] + 2) / 52)
+
+
+def test_a_label_of_a_single_document_does_not_show_that_names_are_right():
+    learned, _ = LabelNames.learn(["alpha", "gamma"], ["alpha"], csr_matrix([[1.0, 0.0]]))
+    assert np.allclose(learned.priors, cold_start().priors)
 
 
 def test_a_document_does_not_count_in_its_own_evidence():

@@ -51,8 +51,8 @@ def test_each_tree_of_several_is_a_source(folder):
 def test_the_name_of_a_label_in_the_text_is_a_source():
     draw, topics = np.random.default_rng(0), ["bread", "garden herbs", "forest", "harbour"]
     labels = [[topics[number]] for number in draw.integers(0, 4, 120)]
-    texts = [f"{names[0]} words {draw.integers(9)} about it" for names in labels]
-    model = XRLinear.train(texts, labels, label_names=True)
+    texts = [f"{names[0]} words {draw.integers(9)} about it" for names in labels] + ["a garden", "the herbs"] * 20
+    model = XRLinear.train(texts, labels + [["garden herbs"]] * 40, label_names=True)
     label = model.explain("all about garden herbs", k=1).labels[0]
     assert (label.name, label.score) == model.best(["all about garden herbs"], k=1)[0][0]
     sources = {one.source: one.score for one in label.evidence}

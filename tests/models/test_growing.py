@@ -20,7 +20,7 @@ from xmc_tf.labels.remove import main as remove_command
 from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import HierarchicalKMeansParams, RankerParams, XRLinearParams, several_trees
+from xmc_tf.params import HierarchicalKMeansParams, RankerParams, TfidfParams, XRLinearParams, several_trees
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.incremental.kernels import adjust_labels
@@ -44,7 +44,8 @@ def model(data):
     ranker = ranker_params(
         Cp=0.8, Cn=0.9, bias=2.0, eps=0.05, max_iter=50, threshold=0.05, max_nonzeros_per_label=100,
     )  # fmt: skip
-    params = XRLinearParams(tree=several_trees(TREE, 2), ranker=ranker)
+    # By default, words of a single document are features if documents are few; an exact training remembers them better.
+    params = XRLinearParams(tree=several_trees(TREE, 2), ranker=ranker, tfidf=TfidfParams(min_df=3))
     return XRLinear.train(texts[:290], Y[:290], names=names, params=params, threads=1, keep_training_data=True)
 
 

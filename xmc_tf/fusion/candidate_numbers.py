@@ -11,6 +11,8 @@ from xmc_tf.label_names.kernels import EXACT, PARTIAL
 RARITY = 1 / 160  # unit of the rarity of a name
 LEAST_SHARE = 1e-3
 LARGEST = 9.0  # bound of log-odds
+NAMELESS = np.float32(0.1)
+"""The share of a probability that is kept in a text without names: in other vocabularies, at most 2 % are right."""
 
 Numbers = Any  # an array or a tensor: one number per candidate
 
@@ -80,6 +82,16 @@ class CandidateNumbers:
     def guessed(self) -> Numbers:
         """The scarcity of the text; 0 for labels whose whole name is in it, which says enough."""
         return self.scarcity * (1.0 - self.whole)
+
+    @cached_property
+    def unknown(self) -> Any:
+        """Whether the text has no known word and does not mention the label."""
+        return (self.mentioned == 0.0) & (self.scarcity == 1.0)
+
+    @cached_property
+    def nameless(self) -> Any:
+        """Whether only the label's name is known, and the text mentions no name at all, not even in part."""
+        return (self.log_documents == 0.0) & (self.ops.best_of_text(self.mentioned) == 0.0)
 
     @cached_property
     def part(self) -> Numbers:

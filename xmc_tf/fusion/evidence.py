@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix, vstack
@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
-from xmc_tf.fusion.cold_start import cold_start
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
 from xmc_tf.fusion.similarity import Embed, EmbeddedNames
@@ -32,6 +31,13 @@ ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[str] | Non
 
 The last argument are further texts to score: held-out documents that were cut to a few words.
 """
+
+
+class WordSources(NamedTuple):
+    """Where the words of names are read: the language, and texts without labels."""
+
+    language: str = AS_WRITTEN
+    unlabelled: Texts = ()  # show how rare words are
 
 
 @dataclass(eq=False)
@@ -55,16 +61,17 @@ class ProbabilityModel:
         embed: Embed | None = None,
         held_out_vectors: Callable[[], np.ndarray] | None = None,  # called after scoring; of unit norm
         embeddings: np.ndarray | None = None,  # of all documents, of one length; None: do not use label centers
-        language: str = AS_WRITTEN,
+        words: "WordSources | None" = None,
     ) -> Self:
         """Learn on held-out documents to turn the rankers' scores and the evidence of names into probabilities."""
-        Y = csr_matrix(Y)
+        Y, words = csr_matrix(Y), words or WordSources()
         label_names, mentions, known = None, None, np.bincount(Y.indices, minlength=Y.shape[1]) > 0
         hidden = [hidden_labels(known if names else known & False, fold) for fold in range(len(folds))]
         if names is not None:
             assert texts is not None
             label_names, mentions = LabelNames.learn(
-                names, texts, Y, threads, folds=folds, hidden=hidden, language=language
+                names, texts, Y, threads, folds=folds, hidden=hidden, language=words.language,
+                unlabelled=words.unlabelled,
             )  # fmt: skip
         every = np.arange(Y.shape[0])
         cuts = [held_out[cut_rows(len(held_out))] for held_out in folds]
@@ -104,9 +111,9 @@ class ProbabilityModel:
 
         ``texts`` are unlabelled, or the names themselves; ``information`` is how much of each of them is known.
         """
-        cold = cold_start()
-        label_names = LabelNames.without_documents(names, texts, cold.priors, threads, language=language)
-        return cls(Fusion.of_names(len(names), cold.weights, information), label_names)
+        unlabelled = csr_matrix((len(texts), len(names)), dtype=np.float32)
+        label_names, _ = LabelNames.learn(names, texts, unlabelled, threads, language=language)
+        return cls(Fusion.of_names(len(names), information), label_names)
 
     @property
     def nr_labels(self) -> int:

@@ -13,14 +13,15 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
-from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates, join_candidates
+from xmc_tf.fusion.candidate_numbers import NAMELESS, candidate_numbers
+from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.held_out import Folds, HeldOutCandidates, is_right, sigmoid
 from xmc_tf.fusion.rank_calibration import RANK_NAMES, SAME, best_first, calibrated, rank_in_document
 from xmc_tf.fusion.short_texts import ShortTexts, scarcity, typical_information
 from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, NAMES, weighted_numbers
+from xmc_tf.fusion.weighted_numbers import NAMES, first_weights, weighted_numbers
 from xmc_tf.label_names import Mentions
 from xmc_tf.store.models import FUSION_HEADER
 
@@ -72,7 +73,7 @@ class Fusion:
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
-            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, np.log1p(documents).astype(np.float32),
+            first_weights(), first_weights(), np.log1p(documents).astype(np.float32),
             PrecisionCurve([], [], [], [], []), truth.shape[0], names=named,
             similarity=None if embedded is None else embedded.similarity,
             centers=None if centers is None else centers.every,
@@ -108,10 +109,10 @@ class Fusion:
         )  # fmt: skip
 
     @classmethod
-    def of_names(cls, nr_labels: int, weights: np.ndarray, information: np.ndarray) -> Self:
+    def of_names(cls, nr_labels: int, information: np.ndarray) -> Self:
         """Return a fusion for labels of which only the names are known."""
         return cls(
-            weights, weights, np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
+            first_weights(), first_weights(), np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
             typical=typical_information(information),
         )  # fmt: skip
 
@@ -219,9 +220,10 @@ class Fusion:
         probability = sigmoid(raw)
         if vectors is None and self.typical > 0:
             # Of a text without any known word, it is only known how frequent labels are.
-            guessed = (found.scarcity == 1.0) & (found.mention == NOT_MENTIONED)
-            frequency = np.expm1(log_documents[guessed]) / max(self.nr_documents, 1)
-            probability[guessed] = np.minimum(probability[guessed], frequency)
+            candidates = candidate_numbers(found, log_documents)
+            frequency = np.expm1(log_documents[candidates.unknown]) / max(self.nr_documents, 1)
+            probability[candidates.unknown] = np.minimum(probability[candidates.unknown], frequency)
+            probability[candidates.nameless] *= NAMELESS
         order = best_first(found.rows, probability)
         ranks = rank_in_document(found.rows, order, known)
         rows = found.rows[order]

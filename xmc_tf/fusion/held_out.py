@@ -20,13 +20,16 @@ from xmc_tf.fusion.rank_calibration import (
     learn_short_rank_weights,
     rank_in_document,
 )
-from xmc_tf.fusion.weighted_numbers import DEFAULT_WEIGHTS, OF_SHORT_TEXTS
+from xmc_tf.fusion.weighted_numbers import NAMES, OF_SHORT_TEXTS, first_weights
 from xmc_tf.label_names import Mentions
 
 _PARTS = 5  # of the held-out documents, in cross-fitting
 _MOST_OF = 0.8  # of the right candidates
 _FEWEST_RIGHT = 10  # right labels without documents that are enough to learn how often such labels are right
-_PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to those of others
+_PENALTY = 1.0
+_PENALTY_OF_FEW, _WITHOUT_NAMES = 2000.0, 500.0  # divided by the right candidates; other vocabularies had names
+_FEW_RIGHT = 20.0  # right candidates that show half of a shift
+_PENALTY_OF_NEW = 100.0  # keeps the weights of labels without documents close to those learned on other vocabularies
 _SHIFTS, _LARGEST_SHIFT = 12, 4.0
 _MOST_SHIFTED = 3000  # documents from which the shift is computed
 _SHOWN = 10  # labels of a document that are calibrated
@@ -70,14 +73,19 @@ class HeldOutCandidates:
         typical = known & self.frequent
         if right[typical].sum() < _MOST_OF * right[known].sum():
             typical = known
-        of_known = _fitted(numbers[typical], right[typical], DEFAULT_WEIGHTS, guess=guess and guess.known)
+        first = first_weights()
+        of_known = _fitted(
+            numbers[typical], right[typical], first, _PENALTY + self._of_few(right[typical]), guess and guess.known
+        )
         # Labels whose documents are all held out show how often labels without documents are right, as in a vocabulary,
         # most labels of which are never used. If few of them are right, only hidden labels stand for such labels.
         unused = ~known & ~self.hidden
         vocabulary = right[unused].sum() >= _FEWEST_RIGHT
         new = self.hidden | unused if vocabulary else self.hidden
-        start = _shifted(of_known, numbers[new], right[new])
-        of_new = _fitted(numbers[new], right[new], start, _PENALTY_OF_NEW, guess and guess.new)
+        start = _shifted(first, numbers[new], right[new])
+        of_new = _fitted(
+            numbers[new], right[new], start, _PENALTY_OF_NEW + self._of_few(right[new]), guess and guess.new
+        )
         raw = np.where(known, numbers @ of_known, numbers @ of_new)
         taught, probability = typical | new, sigmoid(raw)
         ranks = rank_in_document(self.rows, best_first(self.rows, probability), known)
@@ -97,6 +105,11 @@ class HeldOutCandidates:
         return weights._replace(short_ranks=learn_short_rank_weights(
             probability[some], ranks[some], short.right[some], short.scarcity[some], of_ranks
         ))  # fmt: skip
+
+    def _of_few(self, right: np.ndarray) -> float:
+        """Return the penalty that keeps weights of few right candidates close to those of other vocabularies."""
+        named = self.numbers[:, NAMES.index("name present")].any()
+        return (_PENALTY_OF_FEW if named else _WITHOUT_NAMES) / max(right.sum(), 1)
 
     def fit_of_short_texts(self, weights: np.ndarray) -> np.ndarray:
         """Return the weights of the numbers of short texts, given all others; these candidates are of cut documents."""
@@ -147,7 +160,7 @@ class HeldOutCandidates:
                 high = shift
             else:
                 low = shift
-        return round((low + high) / 2, 3)
+        return round(_trusted(right[wanted]) * (low + high) / 2, 3)
 
 
 def _fitted(
@@ -160,12 +173,17 @@ def _fitted(
 
 def _shifted(weights: np.ndarray, numbers: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Change the constant so that the mean probability equals the share of correct candidates; return the weights."""
-    weights = weights.copy()
+    shifted = weights.copy()
     if not right.any() or right.all():
-        return weights
+        return shifted
     for _ in range(_SHIFTS):
-        weights[0] += math.log(right.mean() / sigmoid(numbers @ weights).mean())
-    return weights
+        shifted[0] += math.log(right.mean() / sigmoid(numbers @ shifted).mean())
+    return weights + _trusted(right) * (shifted - weights)
+
+
+def _trusted(right: np.ndarray) -> float:
+    """Return how much of a shift that few right candidates show is trusted."""
+    return right.sum() / (right.sum() + _FEW_RIGHT)
 
 
 def is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:

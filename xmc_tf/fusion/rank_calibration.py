@@ -13,6 +13,7 @@ from xmc_tf.fusion.logistic import FIXED, fit_logistic
 RANK_NAMES = ("constant", "probability", "probability above -1", "probability above 1", "rank")
 SAME = np.array([0, 1, 0, 0, 0], np.float64)
 """The weights that leave probabilities as they are."""
+_OF_FEW = 500.0  # keeps weights learned from few right candidates close to SAME; divided by their number
 _FITTED = 20  # best labels of a document, from which the weights are learned
 _SIMPLER = ([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1])  # features that are tried until the order of labels is kept
 
@@ -64,7 +65,7 @@ def _fitted(
     ``given`` is added to the weighted sum of the features.
     """
     for columns in _SIMPLER:
-        start, penalty = SAME[columns], np.ones(len(columns))
+        start, penalty = SAME[columns], np.full(len(columns), 1.0 + _OF_FEW / max(right.sum(), 1))
         chosen = features[:, columns]
         if given is not None:
             start, penalty = np.append(start, 1.0), np.append(penalty, FIXED)

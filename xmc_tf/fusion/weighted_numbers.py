@@ -12,13 +12,13 @@ import numpy as np
 
 from xmc_tf.fusion.candidate_numbers import CandidateNumbers, candidate_numbers
 from xmc_tf.fusion.candidates import LabelCandidates
+from xmc_tf.label_names.cold_start import cold_start
 
 
 @dataclass(frozen=True)
 class WeightedNumber:
     name: str  # by which models store its weight
     of: Callable[[CandidateNumbers], Any]
-    default: float = 0.0  # weight if there are no documents to learn from
     of_short_texts: bool = False  # learned from documents that are cut to a few words; 0 if enough of a text is known
 
 
@@ -28,15 +28,14 @@ SURE = 5.0
 # Scores and names count by their log-odds. A piecewise linear function with two bends fits better than a straight line.
 WEIGHTED_NUMBERS = (
     WeightedNumber("constant", lambda c: c.one),
-    # Without documents to learn from: the score is nearly a probability, and names raise it.
-    WeightedNumber("score", lambda c: c.score, default=1),
+    WeightedNumber("score", lambda c: c.score),
     WeightedNumber("score above -2", lambda c: c.ops.maximum(c.score, -2.0)),
     WeightedNumber("score above 0", lambda c: c.ops.maximum(c.score, 0.0)),
-    WeightedNumber("no ranker", lambda c: 1.0 - c.ranked, default=-4),
-    WeightedNumber("name", lambda c: c.name, default=0.3),
+    WeightedNumber("no ranker", lambda c: 1.0 - c.ranked),
+    WeightedNumber("name", lambda c: c.name),
     WeightedNumber("name above -3", lambda c: c.ops.maximum(c.name, -3.0) * c.named),
     WeightedNumber("name above -1", lambda c: c.ops.maximum(c.name, -1.0) * c.named),
-    WeightedNumber("name present", lambda c: c.named, default=1),
+    WeightedNumber("name present", lambda c: c.named),
     WeightedNumber("score × name", lambda c: c.score * c.name),
     WeightedNumber("score × name present", lambda c: c.score * c.named),
     WeightedNumber("documents", lambda c: c.log_documents),
@@ -70,7 +69,12 @@ WEIGHTED_NUMBERS = (
 )
 NAMES = tuple(number.name for number in WEIGHTED_NUMBERS)
 OF_SHORT_TEXTS = np.array([number.of_short_texts for number in WEIGHTED_NUMBERS])
-DEFAULT_WEIGHTS = np.array([number.default for number in WEIGHTED_NUMBERS], np.float64)
+
+
+def first_weights() -> np.ndarray:
+    """Return the weights before any document is labelled: those learned on other vocabularies."""
+    weights = cold_start().weights
+    return np.array([weights.get(name, 0.0) for name in NAMES])
 
 
 def weighted_numbers(found: LabelCandidates, log_documents: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.data import Features, JoinedTexts, as_features
+from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features
 from xmc_tf.fusion.choice import ENOUGH_WITHOUT_NAMES
 from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announcement, choose_settings
 from xmc_tf.jobs.table_job import TableJob, data_set_over_ranks, finish, trained_labels
@@ -26,7 +26,7 @@ from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks, fit_tfidf
-from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
+from xmc_tf.models.linear.training import FEW, LinearData, LinearOptions, train_linear, with_rare_words
 from xmc_tf.models.results import count_of, predict_over_ranks, rows_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
@@ -38,6 +38,7 @@ from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.distributed.work_folder import has_begun
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.store.checksums import record_file
 from xmc_tf.tables.identity import store_contents
 from xmc_tf.tables.label_cells import twins_sentence
 from xmc_tf.tables.runs import flat_parameters, now
@@ -69,7 +70,8 @@ def train_on_table(job: TableJob, options: LinearOptions, communicator: Communic
         store = data_set_over_ranks(job, communicator)
         about = summary_of(store)
     threads = threads_of_rank(communicator, options.threads)
-    features = DataSetFeatures(store, threads, lines_to_learn(store, options))
+    unlabelled: Texts = TextFile(job.texts) if job.texts else ()
+    features = DataSetFeatures(store, threads, lines_to_learn(store, options), unlabelled)
     effort = options.effort or "balanced"
     options = dataclasses.replace(options, effort=None, threads=threads)
     training = LinearTraining(features, options, about.single_label, seconds)
@@ -119,9 +121,17 @@ class DataSetFeatures:
     computed once for each set of options.
     """
 
-    def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:
-        self.store, self.threads = store, threads
+    def __init__(
+        self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None, unlabelled: Texts = ()
+    ) -> None:
+        self.store, self.threads, self.unlabelled = store, threads, unlabelled
         self.names = None if lines is None or store.nr_features else NameDocuments.of(lines)
+        if self.names is None and len(unlabelled):
+            raise InputError(
+                "--texts needs names of labels: these texts show which words of names are rare",
+                expected="label names (--names-file names identifiers), and neither --label-names false nor features",
+                fix="leave --texts out, or give names",
+            )  # fmt: skip
         self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
 
     @property
@@ -136,15 +146,19 @@ class DataSetFeatures:
         texts = self.texts
         if texts is None:
             return None, self._of_table
+        first, fitted = 0, params
         if self.names is not None:
-            texts = JoinedTexts([*texts.sources, self.names.texts], len(self.names.texts))
+            parts = [*texts.sources, self.names.texts]
+            if len(self.unlabelled) and len(texts) < FEW:
+                parts, first, fitted = [self.unlabelled, *parts], len(self.unlabelled), with_rare_words(params)
+            texts = JoinedTexts(parts, len(self.names.texts))
         key = json.dumps(params.to_json(), sort_keys=True)
         if key not in self._known:
-            tfidf, features = fit_tfidf(texts, params, self.threads)
+            tfidf, features = fit_tfidf(texts, fitted, self.threads)
             assert features.sparse is not None
             # Also by the parameters that contain the language that was found.
             found = json.dumps(tfidf.params.to_json(), sort_keys=True)
-            self._known[key] = self._known[found] = tfidf, features.sparse
+            self._known[key] = self._known[found] = tfidf, features.sparse[first:]
         return self._known[key]
 
     @cached_property
@@ -192,7 +206,11 @@ class LinearTraining:
         executor: InMemory | OverRanks = InMemory(self.options.threads)
         if communicator.size > 1 or has_begun(folder):
             store = self.features.store
-            inputs = [store.meta("splits"), self._final(params).decisive(not store.nr_features)]
+            further = self.features.unlabelled
+            inputs = [
+                store.meta("splits"), self._final(params).decisive(not store.nr_features),
+                *([record_file(further.path)] if isinstance(further, TextFile) else []),
+            ]  # fmt: skip
             key = on_first_rank(communicator, lambda: digest([store_contents(store), *inputs]))
             executor = OverRanks(communicator, folder, key, self.options.threads)
         model = self.fit(params, executor)
@@ -208,7 +226,10 @@ class LinearTraining:
         tfidf, X = executor.shared(lambda: self.features.of(params.tfidf))
         Y = trained_labels(store)
         documents, names = (X[: Y.shape[0]], as_features(X[Y.shape[0] :])) if named else (X, None)
-        data = LinearData(Y, self.features.texts, as_features(documents), tfidf, store.names, name_features=names)
+        data = LinearData(
+            Y, self.features.texts, as_features(documents), tfidf, store.names, name_features=names,
+            unlabelled=self.features.unlabelled,
+        )  # fmt: skip
         options = dataclasses.replace(self._final(params), keep_training_data=self._keeps(params, data.X))
         model = XRLinear.of(train_linear(data, options, executor))
         self.seconds["training"] = round(time.monotonic() - began - executor.seconds_of_evidence, 2)

@@ -56,6 +56,7 @@ class TableJob:
     report: Path | None
     minutes: float | None  # for the choice of settings; None: as many as the effort takes
     given: frozenset[str]  # names of the parameters that the user has set
+    texts: Path | None = None  # a file of texts without labels
 
     def __post_init__(self) -> None:
         check_minutes(self.minutes)

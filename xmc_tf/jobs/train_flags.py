@@ -8,6 +8,7 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.cli import GivenFlags, UsualFlags
+from xmc_tf.common.regular import existing_file
 from xmc_tf.jobs.language_column import languages_of_column
 from xmc_tf.jobs.table_job import TableJob
 from xmc_tf.models.linear.training import LinearOptions
@@ -174,8 +175,8 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     add("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
     add_flags(group, "layout", "labels", "vocabulary", "probabilities", "label_names")
     add(
-        "--texts", metavar="FILE", help="texts without labels, one per line: they show which words are rare, if a "
-        "model is trained on the names of labels alone (only --vocabulary or --labels, without -t and -y)",
+        "--texts", metavar="FILE", help="texts without labels, one per line: they show which words are rare, if no "
+        "or few documents are labelled (with only --vocabulary or --labels, or a table whose labels have names)",
     )  # fmt: skip
     add("--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features")
 
@@ -264,8 +265,9 @@ def _table_flags() -> list[str]:
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
-    fix = _FOR_TABLES.get(" ".join(arguments.flags(*FILE_FLAGS)), "")
-    arguments.refuse(*FILE_FLAGS, where="with a table", expected="texts and labels from one source", fix=fix)
+    files = [name for name in FILE_FLAGS if name != "texts"]
+    fix = _FOR_TABLES.get(" ".join(arguments.flags(*files)), "")
+    arguments.refuse(*files, where="with a table", expected="texts and labels from one source", fix=fix)
     if TableStore.is_data_set(arguments.table):
         arguments.refuse(
             *_table_flags(), "data_set", where=f"with {arguments.table}, a data set: it has been read and divided",
@@ -277,6 +279,7 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
         Path(arguments.table), named_folder(arguments.model_folder or "."), table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set), command,
         None if arguments.report is None else Path(arguments.report), arguments.minutes, frozenset(arguments.given),
+        None if arguments.texts is None else existing_file(arguments.texts, "texts"),
     )  # fmt: skip
 
 
@@ -296,6 +299,7 @@ def has_encoder(arguments: GivenFlags) -> bool:
 
 def refuse_search_flags(arguments: GivenFlags) -> None:
     """Raise an error for flags that do not apply to training an encoder on a table."""
+    arguments.refuse("texts", where="with an encoder", fix="leave out this flag or the encoder")
     if arguments.keep_training_data:
         arguments.refuse("keep_training_data", where="with an encoder", fix="leave out this flag or the encoder")
     arguments.refuse(

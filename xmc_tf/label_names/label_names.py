@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Texts
+from xmc_tf.data import JoinedTexts, Texts
 from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.find_mentions import count_documents, find_matches
 from xmc_tf.label_names.index import (
@@ -65,16 +65,19 @@ class LabelNames:
         folds: Sequence[np.ndarray] = (),
         hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: treated as if no document had them
         language: str = AS_WRITTEN,
+        unlabelled: Texts = (),
     ) -> tuple[Self, Mentions]:
         """Learn the precision of label names. Also return the mentions in the documents of ``folds``, fold by fold.
 
-        The precision of these mentions is learned without the documents of their fold.
+        The precision of these mentions is learned without the documents of their fold. Unlabelled texts, too, show how
+        rare the words of names are.
         """
-        words, reading, counts = _read(names, texts, language, threads)
-        index = build_index(words, counts, len(texts))
+        every = JoinedTexts([texts, unlabelled]) if len(unlabelled) else texts
+        words, reading, counts = _read(names, every, language, threads)
+        index = build_index(words, counts, len(every))
         # A training document sees a name that is as rare as in the other documents, as a new document does. Else names
         # that only the document of their label mentions, a rarity of their own, would seem to be always right.
-        elsewhere = build_index(words, np.maximum(counts - 1, 0), max(len(texts) - 1, 0))
+        elsewhere = build_index(words, np.maximum(counts - 1, 0), max(len(every) - 1, 0))
         found = find_matches(elsewhere, texts, reading, threads)
         Y = csr_matrix(Y)
         right = is_right(elsewhere, found, Y)
@@ -88,18 +91,6 @@ class LabelNames:
         mentions = mentions._replace(rows=number_of[mentions.rows])
         mentions = mentions.only(mentions.rows >= 0)
         return learned, mentions.only(np.argsort(mentions.rows, kind="stable"))
-
-    @classmethod
-    def without_documents(
-        cls, names: Sequence[str], texts: Texts, priors: np.ndarray, threads: int = -1, *, language: str = AS_WRITTEN
-    ) -> Self:
-        """Return names without documents of their labels; unlabelled texts show how rare the words of names are.
-
-        ``priors`` are those of other names (float64 [kinds, grades]): the precision of matches cannot be learned.
-        """
-        words, reading, counts = _read(names, texts, language, threads)
-        index = build_index(words, counts, len(texts))
-        return cls(index, shown(priors[kinds_of_names(index)]), reading, len(names), priors)
 
     def with_added(self, lines: Sequence[str]) -> Self:
         """Return a copy that includes the names of labels added after training."""

@@ -1,9 +1,9 @@
 """The precision of a match of a name: the share of documents with the match that have the label.
 
 The share is counted on the training documents for each name and grade of match. Few matches are little evidence, so it
-is shrunk towards the share of similar names: those with the same number of words and a similar rarity. If the label has
-no documents, the precision is the share of similar names. The labels of held-out documents are no evidence for
-themselves.
+is shrunk towards the share of similar names: those with the same number of words and a similar rarity. This is shrunk
+towards their share in documents of other vocabularies. If the label has no documents, the precision is the share of
+similar names. The labels of held-out documents are no evidence for themselves.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.label_names.cold_start import cold_start
 from xmc_tf.label_names.find_mentions import Matches
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import NR_GRADES
 
 LEAST = 0.02  # matches with a lower precision are ignored
 _PRIOR_MATCHES = 8.0  # the share of similar names counts as this number of matches
-_PRIOR_SIMILAR = 5.0  # the share of all names counts as this number of matches of similar names
+_PRIOR_SIMILAR = 50.0  # the share in documents of other vocabularies counts as this number of matches of similar names
 _RARITIES, _RARITY_STEP = 13, 48
 _MOST_WORDS = 3
 NR_KINDS = _RARITIES * _MOST_WORDS
@@ -36,17 +37,14 @@ class MatchCounts(NamedTuple):
 
     def priors(self) -> np.ndarray:
         """Return the share of correct matches for each kind of name: float64 [kinds, grades]."""
-        return self._share_of_kind(self.of_kind, self.right_of_kind)
+        right = self.right_of_kind + _PRIOR_SIMILAR * cold_start().priors
+        return right / (self.of_kind + _PRIOR_SIMILAR)
 
     def precision(self) -> np.ndarray:
         """Return the estimated precision of matches in new documents: float32 [names, grades]; 0: ignore the match."""
         prior = self.priors()[self.kinds]
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
         return shown(np.where(self.known[:, None], counted, prior))
-
-    def _share_of_kind(self, matches: np.ndarray, right: np.ndarray) -> np.ndarray:
-        share = self.right_of_kind.sum() / max(self.of_kind.sum(), 1)
-        return (right + _PRIOR_SIMILAR * share) / (np.maximum(matches, 0) + _PRIOR_SIMILAR)
 
 
 def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents: np.ndarray) -> MatchCounts:
@@ -57,10 +55,12 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
     size, shape = nr_names * NR_GRADES, (nr_names, NR_GRADES)
     matches = np.bincount(cells, minlength=size).astype(np.int64).reshape(shape) * known[:, None]
     hits = np.bincount(cells[right], minlength=size).astype(np.int64).reshape(shape)
-    similar = (kinds[:, None] * NR_GRADES + np.arange(NR_GRADES)).ravel()
+    # A label that only this document has is known because it is right here, and would seem to be always right.
+    elsewhere = documents[index.labels[found.names]] > right
+    similar = kinds[found.names] * NR_GRADES + found.grades
     of_kind, right_of_kind = (
-        np.bincount(similar, counts.ravel(), minlength=NR_KINDS * NR_GRADES).reshape(NR_KINDS, NR_GRADES)
-        for counts in (matches, hits)
+        np.bincount(similar[some], minlength=NR_KINDS * NR_GRADES).astype(np.float64).reshape(NR_KINDS, NR_GRADES)
+        for some in (elsewhere, elsewhere & right)
     )
     return MatchCounts(matches, hits, known, kinds, of_kind, right_of_kind)
 

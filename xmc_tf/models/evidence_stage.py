@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import HeldOutScores, ProbabilityModel, bounded_post_processor
+from xmc_tf.fusion.evidence import WordSources
 from xmc_tf.fusion.weighted_numbers import NAMES
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
@@ -88,7 +89,8 @@ def evidence_stage(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
             held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
-            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents], language=language,
+            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents],
+            words=WordSources(language),
         )  # fmt: skip
         evidence.save(folder)
         return record | {"summary": f"{len(rows):,} held-out documents"}

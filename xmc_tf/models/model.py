@@ -77,6 +77,8 @@ class TrainingKeywords(FrameColumns, total=False):
     probabilities: bool | None
     """Predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores. They also
     rank labels better (default: true if there are enough documents)."""
+    unlabelled: DocumentsLike
+    """Further texts, without labels: they show which words of ``names`` are rare, if few documents are labelled."""
 
 
 def read_keywords(

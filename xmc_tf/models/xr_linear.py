@@ -302,6 +302,8 @@ class XRLinear(LinearParts, Model):
                 "nan", "None", "null", "N/A" and "-" are labels. ``probabilities``:
                 whether to predict calibrated probabilities, learned on held-out documents, instead of the rankers'
                 scores. Probabilities also rank labels better (default: true if there are enough documents).
+                ``unlabelled``: further texts, without labels; they show which words of ``names`` are rare, which a few
+                labelled documents do not.
 
         Raises:
             InputError: the inputs do not fit together, or a label is not in ``names``.
@@ -309,7 +311,8 @@ class XRLinear(LinearParts, Model):
         from xmc_tf.models.linear.names_only import train_on_names
         from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 
-        columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "probabilities"})
+        own = {"probabilities", "unlabelled"}
+        columns = cast(FrameColumns, {name: one for name, one in further.items() if name not in own})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
         options = LinearOptions(
             params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
@@ -325,7 +328,8 @@ class XRLinear(LinearParts, Model):
         )
         own_tree = tree if isinstance(tree, LabelTree) else None
         features = as_features(tree) if tree is not None and own_tree is None else None
-        data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
+        unlabelled = read_documents(further.get("unlabelled", []), name="unlabelled", training=True).only_texts()
+        data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features, unlabelled=unlabelled)
         model = cls.of(train_linear(data, options))
         model.metadata = model.metadata.with_columns(read.columns)
         return model

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.fusion import Fusion
-from xmc_tf.fusion.candidate_numbers import CandidateNumbers, log_odds
+from xmc_tf.fusion.candidate_numbers import NAMELESS, CandidateNumbers, log_odds
 from xmc_tf.fusion.centers import FARTHEST
 from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 from xmc_tf.fusion.weighted_numbers import WEIGHTED_NUMBERS
@@ -92,8 +92,8 @@ class FusedSearch(tf.Module):
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
             if documents is None and self._typical > 0:
                 frequency = tf.cast(tf.math.expm1(candidates.log_documents) / self._nr_documents, tf.float32)
-                guessed = tf.equal(candidates.scarcity, 1.0) & ~(mention.rarity > 0)
-                probability = tf.where(guessed, tf.minimum(probability, frequency), probability)
+                probability = tf.where(candidates.unknown, tf.minimum(probability, frequency), probability)
+                probability = tf.where(candidates.nameless, NAMELESS * probability, probability)
             found = self._calibrated(_best(rows, labels, probability, count, most), scarcity[:, None])
             if most <= self.pool:
                 return found

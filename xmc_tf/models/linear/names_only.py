@@ -13,8 +13,7 @@ from xmc_tf.label_names import NameDocuments
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
-from xmc_tf.params import TfidfParams
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear, with_rare_words
 from xmc_tf.store.models import NO_PROBABILITIES
 
 _LOG = logging.getLogger(__name__)
@@ -38,10 +37,7 @@ def train_on_names(
     if not names.texts:
         raise InputError("no name of a label has letters", fix="give the names of the labels, not their numbers")
     every = JoinedTexts([texts, names.texts], len(names.texts))
-    of_texts = options.params.tfidf
-    if of_texts.min_df == TfidfParams().min_df:
-        of_texts = dataclasses.replace(of_texts, min_df=1)  # most words of names are in one name only
-    tfidf, features = fit_tfidf(every, of_texts, options.threads)
+    tfidf, features = fit_tfidf(every, with_rare_words(options.params.tfidf), options.threads)
     assert features.sparse is not None
     params = dataclasses.replace(options.params, tfidf=tfidf.params)  # with the detected language
     X = as_features(features.sparse[len(texts) :])

@@ -8,6 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.activity import doing
@@ -16,13 +17,21 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel, SkipReasons, choose_evidence, held_out_folds
+from xmc_tf.fusion.evidence import WordSources
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.first_use import wait_for_kernels
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort, with_effect
+from xmc_tf.params import (
+    PredictionOptions,
+    RankerPredParams,
+    TfidfParams,
+    XRLinearParams,
+    params_of_effort,
+    with_effect,
+)
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PIFA = ("pifa", "pifa")
+FEW = 1000  # documents, of which the words of names are too few
 _DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 
 
@@ -52,6 +62,7 @@ class LinearData:
     label_features: Features | None = None
     R: spmatrix | None = None  # relevance of the labels; needed on rank 0 only
     negatives: Mapping[int, spmatrix] = field(default_factory=dict)  # keys: levels above the labels; on rank 0 only
+    unlabelled: Texts = ()  # show how rare words are
     nr_names: int = 0  # number of label names, which are the last documents
     name_features: Features | None = None  # of the names, if X is given
     called: Mapping[str, str] = field(default_factory=dict)  # names of "tree", "labels" … in messages
@@ -123,7 +134,14 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
     X, tfidf = data_with_names.X, data_with_names.tfidf
     if X is None:
         assert data_with_names.texts is not None
-        tfidf, X, fitted = executor.features(data_with_names.texts, params.tfidf)
+        few = wanted.label_names and data.Y.shape[0] < FEW
+        texts = data_with_names.texts
+        if few and len(data.unlabelled):
+            assert isinstance(texts, JoinedTexts)
+            texts = JoinedTexts([data.unlabelled, *texts.sources], texts.nr_names)
+        tfidf, X, fitted = executor.features(texts, with_rare_words(params.tfidf) if few else params.tfidf)
+        if len(texts) > data_with_names.Y.shape[0]:
+            X = X.rows(np.arange(len(data.unlabelled), len(texts)))
         params = dataclasses.replace(params, tfidf=fitted)  # with the detected language
     options = dataclasses.replace(options, params=params)
     kept = (
@@ -176,6 +194,11 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         more_trees=trees[1:], own_training=kept, hierarchy=data.hierarchy,
         own_documents=None if data.texts is None or executor.communicator.rank else TrainedDocuments.of(data.texts),
     )  # fmt: skip
+
+
+def with_rare_words(params: TfidfParams) -> TfidfParams:
+    """Keep features of a single document, unless the user chose otherwise: most words of names are in one name only."""
+    return dataclasses.replace(params, min_df=1) if params.min_df == TfidfParams().min_df else params
 
 
 def _with_names(data: LinearData) -> LinearData:
@@ -266,5 +289,5 @@ def _learn_evidence(
     return ProbabilityModel.learn(
         data.lines if named else None, data.texts, data.Y, score,
         folds=held_out_folds(data.Y.shape[0], options.seed, folds), threads=options.threads,
-        language=params.tfidf.language,
+        words=WordSources(params.tfidf.language, data.unlabelled),
     )  # fmt: skip
