@@ -179,12 +179,12 @@ def test_the_mean_of_head_and_rankers(tuned, corpus):
     assert tuned.metadata.ensemble_method == "root_average"
     assert np.flatnonzero(tuned.new_to_head).tolist() == [NEW]
     folder = corpus / "served" / "2"
-    export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
+    export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "24", "-b", "8"])
     texts = texts_of(corpus)
     assert foreign_operations(folder) <= TEXT_OPERATIONS
-    expected = tuned.predict(texts, only_topk=5, beam_size=8, threads=1)
+    expected = tuned.predict(texts, only_topk=24, beam_size=8, threads=1)
     assert NEW in expected.indices
-    assert (expected != tuned.predict(texts, only_topk=5, beam_size=8, ensemble_method="concat-only")).nnz
+    assert (expected != tuned.predict(texts, only_topk=24, beam_size=8, ensemble_method="concat-only")).nnz
     local = LocalModel(folder)
     for size in (7, len(texts)):
         answers = [local.ask(texts[first : first + size]) for first in range(0, len(texts), size)]

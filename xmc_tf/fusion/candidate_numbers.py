@@ -12,7 +12,7 @@ RARITY = 1 / 160  # unit of the rarity of a name
 LEAST_SHARE = 1e-3
 LARGEST = 9.0  # bound of log-odds
 NAMELESS = np.float32(0.1)
-"""The share of a probability that is kept in a text without names: in other vocabularies, at most 2 % are right."""
+"""The share of a probability that models of names alone keep in a text without names: few are right elsewhere."""
 
 Numbers = Any  # an array or a tensor: one number per candidate
 

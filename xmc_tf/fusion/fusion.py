@@ -223,7 +223,8 @@ class Fusion:
             candidates = candidate_numbers(found, log_documents)
             frequency = np.expm1(log_documents[candidates.unknown]) / max(self.nr_documents, 1)
             probability[candidates.unknown] = np.minimum(probability[candidates.unknown], frequency)
-            probability[candidates.nameless] *= NAMELESS
+            if not self.nr_documents:
+                probability[candidates.nameless] *= NAMELESS
         order = best_first(found.rows, probability)
         ranks = rank_in_document(found.rows, order, known)
         rows = found.rows[order]

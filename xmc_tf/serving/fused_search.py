@@ -40,6 +40,7 @@ class FusedSearch(tf.Module):
         self._weights, self._new_weights = fusion.weights, fusion.new_weights
         self._rank_weights, self._short_rank_weights = fusion.rank_weights, fusion.short_rank_weights
         self._typical, self._nr_documents = fusion.typical, max(fusion.nr_documents, 1)
+        self._only_names = fusion.nr_documents == 0
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(
@@ -93,7 +94,8 @@ class FusedSearch(tf.Module):
             if documents is None and self._typical > 0:
                 frequency = tf.cast(tf.math.expm1(candidates.log_documents) / self._nr_documents, tf.float32)
                 probability = tf.where(candidates.unknown, tf.minimum(probability, frequency), probability)
-                probability = tf.where(candidates.nameless, NAMELESS * probability, probability)
+                if self._only_names:
+                    probability = tf.where(candidates.nameless, NAMELESS * probability, probability)
             found = self._calibrated(_best(rows, labels, probability, count, most), scarcity[:, None])
             if most <= self.pool:
                 return found
