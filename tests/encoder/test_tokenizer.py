@@ -269,6 +269,8 @@ def test_a_word_without_end_has_the_pieces_of_its_beginning():
             pre_tokenizers.Split(Regex("x+"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
         ])}, "neither GPT-2's, Llama 3's nor Qwen's"),
         ({"normalizer": normalizers.Lowercase()}, "its normalizer is Lowercase"),
+        # As of Gemma 3
+        ({"normalizer": normalizers.Replace(" ", "▁"), "model": models.BPE({}, [], byte_fallback=True)}, "_fallback"),
         ({"model": models.BPE({"a": 0, "b": 1}, [])}, "lacks 254 of the 256 bytes"),
         ({"model": models.WordLevel({"a": 0, "b": 1}, unk_token="a")}, "its model is WordLevel, not WordPiece or"),
     ],

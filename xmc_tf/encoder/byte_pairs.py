@@ -69,6 +69,9 @@ class BytePairs(tf.Module):
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="byte_pairs")
         normalizer, model = flat(config["normalizer"], "normalizers"), config["model"]
+        for option in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+            if model.get(option):
+                raise cannot_run_in_graph(f"it has the option {option}")
         if any(one["type"] != "NFC" for one in normalizer):
             raise cannot_run_in_graph(f"its normalizer is {normalizer[0]['type']}, not NFC")
         self._composes = bool(normalizer)
@@ -76,9 +79,6 @@ class BytePairs(tf.Module):
             raise cannot_run_in_graph("it has added tokens that are found after normalisation")
         self._late = SpecialTokens([token for token in config["added_tokens"] if token["normalized"]])
         self._splitting = _splitting(flat(config["pre_tokenizer"], "pretokenizers"))
-        for option in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
-            if model.get(option):
-                raise cannot_run_in_graph(f"it has the option {option}")
         self._kinds = _table_of_kinds()
         others = iter(range(256, 512))
         self._characters = [byte if byte in _PRINTABLE else next(others) for byte in range(256)]
