@@ -14,6 +14,7 @@ from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.encoder.onnx.encoder import OnnxEncoder, write_encoder
 from xmc_tf.encoder.sentence_transformers import check_folder
 from xmc_tf.params import MatcherParams
+from xmc_tf.plan.formulas import encoder_size
 
 CORE = ("two dense, pytorch_model.bin", "prompt not pooled")
 DENSE = "two dense, pytorch_model.bin"
@@ -23,6 +24,7 @@ DENSE = "two dense, pytorch_model.bin"
 def test_embeddings_are_those_of_sentence_transformers(name, tmp_path):
     """The numbers come from benchmarks/interop/sentence_transformers_folders.py."""
     expected = np.array(json.loads(EXPECTED.read_text())[name])
+    assert encoder_size(str(write_folder(name, tmp_path / "planned"))).dim == expected.shape[1]
     for runtime, found in in_all_runtimes(write_folder(name, tmp_path / "folder"), tmp_path, TEXTS).items():
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=runtime)
 

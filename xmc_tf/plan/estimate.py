@@ -80,7 +80,7 @@ def estimate(
         stages.append(fine_tuning(data, encoder, machines, device, options))
         stages.append(embeddings(data, encoder, machines, device, options))
     stages.append(rankers(
-        data, encoder.width if encoder else 0, machines, trees=trees, nr_splits=options.nr_splits,
+        data, encoder.dim if encoder else 0, machines, trees=trees, nr_splits=options.nr_splits,
         max_leaf_size=options.max_leaf_size,
     ))  # fmt: skip
     return Estimate(tuple(stages), tuple(_warnings(stages, machines, device)), tuple(_assumptions(encoder, options)))

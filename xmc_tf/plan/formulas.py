@@ -10,11 +10,13 @@ import numpy as np
 
 from xmc_tf.collective.optimizers.row_wise.optimizers import RowAdam, RowMeanAdam
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import parse_json
 from xmc_tf.common.lanes import WIDTH
-from xmc_tf.encoder.architectures.registry import parse_config
 from xmc_tf.encoder.network.architecture import lower_layers
+from xmc_tf.encoder.reading import read_saved
+from xmc_tf.encoder.sentence_transformers import read_modules
+from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.rankers.tasks import cut_clusters
+from xmc_tf.store.models import MODULES_FILE
 from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
 from xmc_tf.tree.label_tree import binary_depth, half_bounds, upper_splits
 
@@ -53,13 +55,19 @@ class DataSizes:
 @dataclass(frozen=True)
 class EncoderSize:
     layers: int
-    width: int  # of embeddings
+    width: int  # of layers
     feed_forward: int  # width of the inner layer
     heads: int
     vocabulary: int
     positions: int = 512
     frozen: int | None = None  # number of lower layers that are not trained, with the embeddings; None: all are trained
     adapters: int = 0  # rank of adapters that are trained instead of the weights of layers; 0: none
+    pooled: int | None = None  # width of embeddings after the modules that follow the layers; None: that of layers
+
+    @property
+    def dim(self) -> int:
+        """The width of embeddings."""
+        return self.pooled or self.width
 
     @property
     def lower(self) -> "EncoderSize":
@@ -130,10 +138,16 @@ def encoder_size(name: str, train_layers: str = "all", lora_rank: int = 0) -> En
 
 
 def _from_config(path: Path, train_layers: str) -> EncoderSize:
-    config = parse_config(parse_json(path.read_bytes(), of=str(path)), str(path))
+    source = EncoderSource(path.parent, "encoder")
+    config, modules = read_saved(source)
+    if source.read(MODULES_FILE) is None:
+        modules, _ = read_modules(source)
     positions = config.positions or min(config.max_length, 512)
     frozen = config.architecture.frozen_layers(config, train_layers)
-    return EncoderSize(config.layers, config.width, config.inner, config.heads, config.vocabulary, positions, frozen)
+    return EncoderSize(
+        config.layers, config.width, config.inner, config.heads, config.vocabulary, positions, frozen,
+        pooled=modules.width(config),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -357,17 +371,17 @@ def fine_tuning(
     steps = options.epochs * data.documents / (batch * ranks)
     dense = (encoder.weights + encoder.trained_weights * (_COPIES - 1)) * _FLOAT
     if options.half_head:
-        head, scored = nodes / ranks * (_HALF * (encoder.width + 1) + _AVERAGE), min(nodes / ranks, _ROWS_AT_ONCE)
+        head, scored = nodes / ranks * (_HALF * (encoder.dim + 1) + _AVERAGE), min(nodes / ranks, _ROWS_AT_ONCE)
     else:
-        head, scored = nodes / ranks * (encoder.width + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
+        head, scored = nodes / ranks * (encoder.dim + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
     activations = batch * encoder.upper.activation_bytes(data.tokens, options.half)
     scores = _SCORE_ARRAYS * batch * ranks * scored * _FLOAT
     # A ring all-reduce of the gradients. Embeddings go to all other ranks, and their gradients return.
     gradients = 2 * (ranks - 1) / ranks * encoder.trained_weights * _FLOAT
-    embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
+    embeddings = 2 * (ranks - 1) * batch * (encoder.dim + 1) * _FLOAT
     speed = device.half if options.half else device.single
     passes = 2 if encoder.adapters else 3  # forward, to the inputs, and to the weights
-    flops = passes * encoder.upper.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
+    flops = passes * encoder.upper.forward_flops(data.tokens) + 6.0 * nodes * encoder.dim
     compute = batch / options.docs_per_second if options.docs_per_second else batch * flops / speed
     wire = machines.ring_seconds(gradients) + machines.pairwise_seconds(embeddings)
     rate = batch * ranks / (compute + wire)
@@ -393,7 +407,7 @@ def embeddings(
 ) -> StageEstimate:
     """Estimate the cost of embedding all documents, by the layers above the frozen ones."""
     found = _encoding("embeddings", encoder.upper, data, encoder, machines, device, options)
-    return replace(found, detail=f"{size(data.documents * encoder.width * _FLOAT)} in the shared folder")
+    return replace(found, detail=f"{size(data.documents * encoder.dim * _FLOAT)} in the shared folder")
 
 
 def _encoding(
