@@ -64,6 +64,14 @@ class TrainingOperations(Operations):
         self._seed, self._calls = seed * tf.constant([1, _MOST_CALLS], tf.int64), 0
         self._activation, self._slope, self._forward, self._backward = _parts(activation, epsilon, compiled)
 
+    def dense(self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor:
+        if bias is None or dtype == tf.float32:
+            return super().dense(x, kernel, bias, dtype)
+        # The added axis keeps TensorFlow from fusing product and bias. In half precision, oneDNN's fused product takes
+        # longer than both, if the caches are full of what the gradients need.
+        out = tf.expand_dims(super().dense(x, kernel, None, dtype), 0)
+        return tf.squeeze(tf.nn.bias_add(out, tf.cast(bias, dtype)), 0)
+
     def activate(self, x: tf.Tensor) -> tf.Tensor:
         return tf.custom_gradient(lambda x: (self._activation(x), lambda up: self._slope(x, up)))(x)
 
