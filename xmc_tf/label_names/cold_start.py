@@ -1,6 +1,6 @@
 """The worth of label names before any document is labelled, learned from documents of other vocabularies.
 
-Models begin with these numbers, and come away from them with each labelled document.
+Models begin with these numbers, and move away from them with each labelled document.
 ``python -m benchmarks.cold_start --write`` learns them, and writes them to ``cold_start.json``.
 """
 
