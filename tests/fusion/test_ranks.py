@@ -11,7 +11,7 @@ from xmc_tf.fusion.rank_calibration import (
     learn_short_rank_weights,
     rank_in_document,
 )
-from xmc_tf.fusion.weighted_numbers import NAMES
+from xmc_tf.fusion.weighted_numbers import NAMES, first_weights
 
 
 def made_up(seed=0, rows=4000, width=8):
@@ -120,3 +120,15 @@ def test_ranks_of_candidates():
     assert rank_in_document(rows, order, known | True).tolist() == [1, 0, 2, 1, 0]
     # Labels without documents are not counted.
     assert rank_in_document(rows, order, known).tolist() == [0, 0, 1, 1, 0]
+
+
+def test_weights_of_few_right_candidates_stay_close_to_those_of_other_vocabularies():
+    draw, moved = np.random.default_rng(0), []
+    for count in (100, 20_000):
+        numbers = np.zeros((count, len(NAMES)))
+        numbers[:, 0], numbers[:, NAMES.index("name present")] = 1, 1
+        numbers[:, NAMES.index("score")] = draw.normal(size=count)
+        right, every = numbers[:, NAMES.index("score")] < -1, np.ones(count, bool)  # elsewhere, high scores are right
+        found = HeldOutCandidates(np.arange(count), numbers, right, every, every, ~every, np.zeros(count))
+        moved.append(np.abs(found.fit().known - first_weights()).max())
+    assert 0 < moved[0] < 1 < moved[1]
