@@ -12,7 +12,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 # One more than cores: tests that start processes often wait, and unit tests use the cores meanwhile.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5)))
-PYTEST := $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

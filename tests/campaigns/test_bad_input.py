@@ -3,6 +3,7 @@
 ``XMC_TF_BAD_INPUT=500:1000`` runs those from number 500 to 1,000 of all, so that the campaign can be run in pieces.
 """
 
+import mmap
 import os
 
 import pytest
@@ -11,6 +12,7 @@ from tests.campaigns import once_broken
 from tests.campaigns.inputs import chosen, warm
 from tests.campaigns.trial import Case, Outcome, run
 
+GOOD = Case("linear.predict", ("-m", "{in}/model", "-x", "{in}/X.npz", "-o", "{out}/p.npz"))
 BROKEN_ONCE = len(list(once_broken.cases()))
 
 
@@ -47,5 +49,10 @@ def test_bad_input_ends_with_a_message(part, inputs):
 
 def test_good_input_succeeds(inputs):
     """Else a fault of the campaign itself would pass for a refusal."""
-    good = Case("linear.predict", ("-m", "{in}/model", "-x", "{in}/X.npz", "-o", "{out}/p.npz"))
-    assert run(good, inputs) == Outcome("ok")
+    assert run(GOOD, inputs) == Outcome("ok")
+
+
+def test_a_case_has_memory_though_this_process_is_large(inputs):
+    """Else the first thread of the command gets no memory, and Python waits for it."""
+    with mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ):
+        assert run(GOOD, inputs, limit_s=60) == Outcome("ok")
