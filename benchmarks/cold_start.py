@@ -64,7 +64,8 @@ class Learning:
         assert names is not None
         found = find_matches(names.index, some, names.reading)
         right = match_precision.is_right(names.index, found, Y)
-        counts = match_precision.count_matches(names.index, found, right, np.ones(len(lines), np.int64))
+        elsewhere = np.full(len(lines), 2)  # each label is taken for one that has other documents, too
+        counts = match_precision.count_matches(names.index, found, right, elsewhere)
         scores = model.predict(some, only_topk=FUSED_LABELS, scores="ranker")  # those that predictions begin with
         return cls(list(some), Y, scores, names, counts)
 
