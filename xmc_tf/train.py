@@ -102,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
     if begins_with_names(arguments):
-        train_on_vocabulary(arguments, _begin(arguments))
+        communicator = _begin(arguments)
+        train_on_vocabulary(arguments, communicator, _recipe(arguments) if has_encoder(arguments) else None)
         finished()
         return
     refuse_job_flags(arguments)

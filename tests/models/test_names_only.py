@@ -7,11 +7,15 @@ import pytest
 
 from tests.serving.cases import assert_export_answers
 from xmc_tf.common.errors import InputError
+from xmc_tf.demo.encoder import make_tiny
 from xmc_tf.fusion.weighted_numbers import NAMES as NUMBERS
 from xmc_tf.label_names.cold_start import cold_start
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.match_precision import NR_KINDS
+from xmc_tf.models.loading import load
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.train import main
 
 NAMES = ["cooking\tcookery", "gardens\thorticulture", "bicycle repair", "baking bread", "history of art", "art"]
@@ -97,8 +101,35 @@ def test_what_names_are_worth_fits_the_numbers_of_today():
     cold = cold_start()
     assert cold.priors.shape == (NR_KINDS, NR_GRADES)
     assert ((cold.priors > 0) & (cold.priors < 1)).all()
-    assert {*json.loads(cold.text())["weights"]} <= {*NUMBERS}
+    assert {*json.loads(cold.text())["weights"]} | {*json.loads(cold.text())["encoded"]} <= {*NUMBERS}
     assert len(cold.weights) > 10
+    assert {*cold.encoded} - {*cold.weights} == {"similarity", "similarity above 1", "similarity above 2"}
+
+
+def test_an_encoder_also_compares_texts_and_names(tmp_path, capsys):
+    tiny = make_tiny(tmp_path / "tiny", [*TEXTS, *NAMES, *QUERIES], length=128)
+    for name, lines in (("names", NAMES), ("texts", TEXTS)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = ("--labels", tmp_path / "names", "--texts", tmp_path / "texts", "-m", tmp_path / "m")
+    main([*map(str, (*files, "--model-shortcut", tiny))])
+    assert "finds 6 labels by their names" in capsys.readouterr().out
+    model = load(tmp_path / "m")
+    assert best(model, QUERIES) == ["bicycle repair", "gardens", "baking bread", "art"]
+    expected = model.predict(QUERIES, only_topk=3)
+    params = XTransformerParams(matcher_params_chain=MatcherParams(model_shortcut=str(tiny)))
+    again = XTransformer.train(TEXTS, names=NAMES, params=params)
+    assert (again.predict(QUERIES, only_topk=3) != expected).nnz == 0
+    assert_export_answers(model, tmp_path / "export", QUERIES, only_topk=3)
+    # A text that mentions no name still has similar labels.
+    similarity, vectors = model.evidence.fusion.similarity, model.encode(["pedals"])
+    assert model.predict(["pedals"], only_topk=6).indices.size >= similarity.candidates(vectors, 6).nnz > 0
+    assert model.explain("art").labels[0].name == "art"
+    assert "no document is labelled" in model.metadata.content["no_probabilities"]
+    with pytest.raises(InputError, match="cannot promise a precision"):
+        model.predict(QUERIES, min_precision=0.5)
+    for refused, said in (({"X": np.eye(5)}, "need labelled documents"), ({"tfidf": None}, "need TF-IDF")):
+        with pytest.raises(InputError, match=said):
+            XTransformer.train(TEXTS, names=NAMES, params=params, **refused)
 
 
 VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -123,7 +154,8 @@ def test_the_command_trains_on_a_vocabulary(tmp_path, capsys):
     [
         ("--labels {names} --vocabulary {names} -m {m}", "--labels and --vocabulary are mutually exclusive"),
         ("--labels {names}", "-m is missing"),
-        ("--labels {names} -m {m} --model-shortcut tiny", "--model-shortcut cannot be used without labelled documents"),
+        ("--labels {names} -m {m} --model-shortcut tiny", "an encoder needs texts without labels"),
+        ("--labels {names} -m {m} --model-shortcut tiny --max-steps 2", "--max-steps cannot be used without labelled"),
         ("--labels {names} -m {m} --minutes 3", "--minutes can only be used with a table"),
         ("--labels {names} -m {m} -yt {names}", "-yt"),
         ("--labels {missing} -m {m}", "does not exist"),

@@ -15,7 +15,7 @@ from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
-from xmc_tf.fusion.similarity import Embed, EmbeddedNames
+from xmc_tf.fusion.similarity import Embed, EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
@@ -105,7 +105,7 @@ class ProbabilityModel:
     @classmethod
     def of_names(
         cls, names: Sequence[str], texts: Texts, *, information: np.ndarray, threads: int = -1,
-        language: str = AS_WRITTEN,
+        language: str = AS_WRITTEN, similarity: Similarity | None = None,
     ) -> Self:  # fmt: skip
         """Return what names of labels say if no document is labelled, as names of other vocabularies did.
 
@@ -113,7 +113,7 @@ class ProbabilityModel:
         """
         unlabelled = csr_matrix((len(texts), len(names)), dtype=np.float32)
         label_names, _ = LabelNames.learn(names, texts, unlabelled, threads, language=language)
-        return cls(Fusion.of_names(len(names), information), label_names)
+        return cls(Fusion.of_names(len(names), information, similarity), label_names)
 
     @property
     def nr_labels(self) -> int:

@@ -109,11 +109,12 @@ class Fusion:
         )  # fmt: skip
 
     @classmethod
-    def of_names(cls, nr_labels: int, information: np.ndarray) -> Self:
+    def of_names(cls, nr_labels: int, information: np.ndarray, similarity: Similarity | None = None) -> Self:
         """Return a fusion for labels of which only the names are known."""
+        weights = first_weights(similarity is not None)
         return cls(
-            first_weights(), first_weights(), np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
-            typical=typical_information(information),
+            weights, weights, np.zeros(nr_labels, np.float32), PrecisionCurve([], [], [], [], []),
+            similarity=similarity, typical=typical_information(information),
         )  # fmt: skip
 
     def _of_short(self, short: ShortTexts, truth: csr_matrix, folds: Folds) -> HeldOutCandidates:

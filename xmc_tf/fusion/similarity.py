@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels
 
 MOST = 30  # maximum number of labels that are candidates of a document
@@ -31,6 +32,12 @@ class Similarity:
     vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of unit norm
     least: float  # cosine from which a label is a candidate
     scale: float  # unit of similarities
+
+    @classmethod
+    def of_names(cls, labels: np.ndarray, names: np.ndarray, texts: Texts, embed: Embed) -> Self:
+        """Measure the similarity on texts without labels. Each name (unit norm) has a label; its first name counts."""
+        own, first = np.unique(labels, return_index=True)
+        return cls.measured(own.astype(np.int32), names[first], embed(texts[:: -(-len(texts) // _MOST_MEASURED)]))
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:

@@ -71,9 +71,9 @@ NAMES = tuple(number.name for number in WEIGHTED_NUMBERS)
 OF_SHORT_TEXTS = np.array([number.of_short_texts for number in WEIGHTED_NUMBERS])
 
 
-def first_weights() -> np.ndarray:
+def first_weights(encoded: bool = False) -> np.ndarray:
     """Return the weights before any document is labelled: those learned on other vocabularies."""
-    weights = cold_start().weights
+    weights = cold_start().encoded if encoded else cold_start().weights
     return np.array([weights.get(name, 0.0) for name in NAMES])
 
 

@@ -1,5 +1,6 @@
 """Train a model on the names of labels alone: a vocabulary is enough to begin."""
 
+import dataclasses
 import logging
 
 from xmc_tf.common.compiled import announce_compiling
@@ -11,8 +12,13 @@ from xmc_tf.data.vocabularies import LabelLines, all_label_lines
 from xmc_tf.jobs.train_flags import FILE_FLAGS, linear_options, refuse_job_flags
 from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.linear.names_only import train_on_names
+from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xtransformer import TrainingRun, XTransformer
+from xmc_tf.params import MatcherParams
 from xmc_tf.params.tfidf import first_language
+from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.inputs import Recipe
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.store.models import MODEL
 from xmc_tf.store.outputs import refuse_model_folder
@@ -21,6 +27,12 @@ from xmc_tf.store.publishing import claimed_folder, named_folder
 _LOG = logging.getLogger(__name__)
 _FILES = ("texts", "labels", "vocabulary")
 _OTHERS = ("text_path", "label_path", "feat_path")
+_OF_ENCODER = {"model_shortcut", "cache_dir", "init_model_dir", "pooling", "prompt", "prompt_name", "use_gpu"}
+_OF_FINE_TUNING = sorted(
+    {one.name for one in dataclasses.fields(MatcherParams)} - {*_OF_ENCODER, "negative_sampling", "threshold"}
+    | {"code_path", "fix_clustering", "fp16", "max_match_clusters", "only_encoder", "save_emb_dir", "steps_scale"}
+    | {"ensemble_method", "keep_work", "logdir", "text_only", "work_dir"}
+)
 
 
 def begins_with_names(arguments: GivenFlags) -> bool:
@@ -29,14 +41,15 @@ def begins_with_names(arguments: GivenFlags) -> bool:
     return bool(names) and arguments.table is None and arguments.given.isdisjoint(_OTHERS)
 
 
-def train_on_vocabulary(arguments: GivenFlags, communicator: Communicator) -> None:
-    """Train and save a model that finds labels by their names, and say how to go on."""
+def train_on_vocabulary(arguments: GivenFlags, communicator: Communicator, recipe: Recipe | None) -> None:
+    """Train and save a model that finds labels by their names, and say how to go on; ``recipe``: with an encoder."""
     a = arguments
     refuse_job_flags(a)
     a.refuse(*(name for name in FILE_FLAGS if name not in _FILES), where="without labelled documents")
     a.at_most_one("labels", "vocabulary", why="without labelled documents, all concepts of a vocabulary are labels")
-    a.refuse("model_shortcut", where="without labelled documents", fix="leave it out, or train on labelled documents")
-    options = linear_options(a, *_FILES)
+    if recipe is not None:
+        a.refuse(*_OF_FINE_TUNING, where="without labelled documents: the encoder is not fine-tuned")
+    options = linear_options(a, *_FILES) if recipe is None else None
     if communicator.size > 1:
         raise InputError("names alone are trained by one process", received=f"{communicator.size} processes",
             fix="run the command without mpiexec, horovodrun or xmc-tf launch; it takes seconds")  # fmt: skip
@@ -45,7 +58,10 @@ def train_on_vocabulary(arguments: GivenFlags, communicator: Communicator) -> No
     for name in _FILES:
         if path := getattr(a, name):
             existing_file(path, "label names" if name == "labels" else name)
-    refuse_model_folder("-m", a.model_folder, {a.spelled.get(name, name): getattr(a, name) for name in _FILES})
+    inputs = {a.spelled.get(name, name): getattr(a, name) for name in _FILES}
+    if recipe is not None:
+        inputs["--model-shortcut"] = recipe.first_level.model_shortcut
+    refuse_model_folder("-m", a.model_folder, inputs)
     announce_compiling()
     folder = named_folder(a.model_folder)
     with claimed_folder(folder, MODEL, "give another folder with -m"), compiling_beside(1):
@@ -54,7 +70,13 @@ def train_on_vocabulary(arguments: GivenFlags, communicator: Communicator) -> No
         )
         assert found.lines is not None
         texts: Texts = TextFile(a.texts) if a.texts else []
-        model = XRLinear.of(train_on_names(found.lines, texts, options, found.hierarchy))
+        model: Model
+        if recipe is None:
+            assert options is not None
+            model = XRLinear.of(train_on_names(found.lines, texts, options, found.hierarchy))
+        else:
+            choose_device(communicator, recipe.first_level.use_gpu)
+            model = XTransformer._train_on_names(found.lines, texts, recipe, TrainingRun(), found.hierarchy)
         model.save(folder)
     print(
         f"{folder} finds {model.nr_labels:,} labels by their names"

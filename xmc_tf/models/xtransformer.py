@@ -9,10 +9,12 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.leftovers import TemporaryFolder
-from xmc_tf.data import Features, as_features
+from xmc_tf.data import Features, Texts, as_features
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
+from xmc_tf.models.encoded_names import train_on_encoded_names
 from xmc_tf.models.evidence_stage import evidence_stage
 from xmc_tf.models.explaining.explain import explain_encoded, one_text
 from xmc_tf.models.explaining.explanation import Explanation
@@ -121,7 +123,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
 
         Args:
             texts: one text per document, or a DataFrame; see :meth:`XRLinear.train`.
-            labels: the labels of each document; see :meth:`XRLinear.train`.
+            labels: the labels of each document; see :meth:`XRLinear.train`. None if no document is labelled: the model
+                is then trained on ``names`` alone, with the encoder as it is.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             X: features as a matrix of documents × features, in any form that ``as_features`` accepts (default: TF-IDF
                 of the texts).
@@ -140,6 +143,15 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         """
         run = run or TrainingRun()
         read = read_documents(texts, labels, columns, training=True, labelled=True)
+        recipe = Recipe(
+            params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
+            seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
+            effort=run.effort,
+        )  # fmt: skip
+        if labels is None and read.labels is None and names is not None:
+            if X is not None or tree is not None or validation is not None:
+                raise InputError("X, tree and validation need labelled documents", fix="pass labels, or leave them out")
+            return cls._train_on_names(list(names), read.only_texts(), recipe, run)
         Y, lines = label_matrix(read.labelled(), names)
         names = None if lines is None else label_vocabulary(lines).preferred
         documents = Documents(read.only_texts(), Y, None if X is None else as_features(X))
@@ -148,15 +160,20 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             documents, own_tree, None if own_tree is not None else tree, names,
             None if validation is None else _held_out(validation, documents.nr_labels, names), lines,
         )  # fmt: skip
-        recipe = Recipe(
-            params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
-            seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
-            effort=run.effort,
-        )  # fmt: skip
         stages, temporary = run.open()
         model = cls._train_in_stages(inputs, recipe, stages, run.strategy, temporary)
         model.metadata = model.metadata.with_columns(read.columns)
         return model
+
+    @classmethod
+    def _train_on_names(
+        cls, lines: Sequence[str], texts: Texts, recipe: Recipe, run: TrainingRun,
+        hierarchy: LabelHierarchy | None = None,
+    ) -> Self:  # fmt: skip
+        """Train a model that knows labels by their names only, before any document is labelled."""
+        stages, temporary = run.open()
+        parts, metadata = train_on_encoded_names(lines, texts, recipe, stages, hierarchy)
+        return cls(parts, metadata, label_vocabulary(lines).preferred, where=stages.folder, temp_dir=temporary)
 
     @classmethod
     def _train_in_stages(

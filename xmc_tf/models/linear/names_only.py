@@ -4,11 +4,14 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
+import numpy as np
+
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.fusion.similarity import Embed, Similarity
 from xmc_tf.label_names import NameDocuments
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
@@ -22,8 +25,9 @@ _NO_PROBABILITIES = "no document is labelled; scores rank labels as they were ri
 
 @doing("learning the names of labels")
 def train_on_names(
-    lines: Sequence[str], texts: Texts, options: LinearOptions, hierarchy: LabelHierarchy | None = None
-) -> LinearParts:
+    lines: Sequence[str], texts: Texts, options: LinearOptions, hierarchy: LabelHierarchy | None = None,
+    embed: Embed | None = None, embedding_weight: float = 1.0,
+) -> LinearParts:  # fmt: skip
     """Train a model that finds labels by their names: names are its documents, and are found in texts.
 
     Args:
@@ -31,6 +35,8 @@ def train_on_names(
         texts: texts without labels, which show how frequent words are; may be empty.
         options: options of features, trees and rankers.
         hierarchy: the broader terms of labels.
+        embed: an encoder, whose embeddings are further features, and by which texts and names are compared.
+        embedding_weight: length of the embeddings in the features.
     """
     _LOG.warning("no document has labels: the model only knows their names, and its scores are not probabilities")
     names = NameDocuments.of(lines)
@@ -40,7 +46,11 @@ def train_on_names(
     tfidf, features = fit_tfidf(every, with_rare_words(options.params.tfidf), options.threads)
     assert features.sparse is not None
     params = dataclasses.replace(options.params, tfidf=tfidf.params)  # with the detected language
-    X = as_features(features.sparse[len(texts) :])
+    X, similarity = as_features(features.sparse[len(texts) :]), None
+    if embed is not None:
+        vectors = embed(names.texts)
+        X = as_features((X.sparse, np.float32(embedding_weight) * vectors))
+        similarity = Similarity.of_names(names.Y.indices, vectors, texts, embed)
     parts = train_linear(
         LinearData(names.Y, names.texts, X, tfidf, lines, hierarchy),
         dataclasses.replace(
@@ -51,10 +61,10 @@ def train_on_names(
     read = texts if len(texts) else names.texts
     evidence = ProbabilityModel.of_names(
         lines, read, information=tfidf.information(features.sparse[: len(read)]), threads=options.threads,
-        language=tfidf.params.language,
+        language=tfidf.params.language, similarity=similarity,
     )  # fmt: skip
     return dataclasses.replace(
         parts, evidence=evidence, own_documents=TrainedDocuments.of([]),
-        own_training=TrainingData.of(X, names.Y, params.ranker, len(names.texts)),
+        own_training=None if embed else TrainingData.of(X, names.Y, params.ranker, len(names.texts)),
         metadata=parts.metadata.replace(**{"nr_documents": 0, NO_PROBABILITIES: _NO_PROBABILITIES}),
     )  # fmt: skip
