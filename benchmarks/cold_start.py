@@ -14,6 +14,7 @@ labels, and documents alone. The stated precision is the mean probability of the
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from benchmarks.sides.corpora import read_corpus
+from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_names
 from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates, join_candidates
 from xmc_tf.fusion.held_out import is_right
@@ -165,7 +167,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     a = parser.parse_args()
     sets = {path: Learning.of(*_training(path)) for path in a.data}
-    encoded = {path: Learning.of(*_training(path), a.encoder) for path in a.data if a.encoder}
+    encoded = {}
+    for path in a.data if a.encoder else ():
+        try:
+            encoded[path] = Learning.of(*_training(path), a.encoder)
+        except InputError as error:  # the encoder does not know the language
+            print(f"{path.name}: {error}", file=sys.stderr)
     for path in a.data:
         others, encoded_others = (
             [one for other, one in some.items() if other != path] or [*some.values()] for some in (sets, encoded)
@@ -181,7 +188,7 @@ def main() -> None:
                 "names in the text, the rarest first": precisions(Y, rarest_names(model, texts)),
                 "both, as learned elsewhere": precisions(Y, model.predict(texts, only_topk=5)),
             }
-            if a.encoder:
+            if path in encoded:
                 model = names_alone(lines, every[:_UNLABELLED], a.encoder)
                 row["both, with the encoder"] = precisions(Y, model.predict(texts, only_topk=5))
             for count in map(int, filter(None, a.labelled.split(","))):

@@ -1,6 +1,7 @@
 """Similarity of documents and names of labels without documents: candidates by brute force, and what is learned."""
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_matrix, random, vstack
 
 from tests.fusion.made_up import assert_calibrated, mentions_of
@@ -30,6 +31,8 @@ def test_candidates_are_the_most_similar_labels():
     expected = np.maximum((cosines[[3, 7], [2, 59]] + 0.1) / 0.5, LOWEST)
     assert np.allclose(pairs[[0, 2]], expected, atol=1e-6)
     assert pairs[1] == 0
+    ranks = similarity.ranks_of_pairs(documents, np.array([3, 3, 7]), np.array([4, 6, 118]))
+    assert ranks == pytest.approx([(cosines[row] < cosines[row, at]).mean() for row, at in ((3, 2), (3, 3), (7, 59))])
 
 
 def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):

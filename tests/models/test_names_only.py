@@ -12,6 +12,8 @@ from xmc_tf.fusion.weighted_numbers import NAMES as NUMBERS
 from xmc_tf.label_names.cold_start import cold_start
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.match_precision import NR_KINDS
+from xmc_tf.models.linear.names_only import train_on_names
+from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.models.loading import load
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
@@ -130,6 +132,25 @@ def test_an_encoder_also_compares_texts_and_names(tmp_path, capsys):
     for refused, said in (({"X": np.eye(5)}, "need labelled documents"), ({"tfidf": None}, "need TF-IDF")):
         with pytest.raises(InputError, match=said):
             XTransformer.train(TEXTS, names=NAMES, params=params, **refused)
+
+
+def letters_of(texts):
+    """Embed texts by their letters: what an encoder that knows the language does in a better way."""
+    found = np.array([[sum(ord(letter) == code for letter in text) for code in range(97, 123)] for text in texts])
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def chance(texts):
+    found = np.random.default_rng(0).normal(size=(len(texts), 26))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_an_encoder_that_does_not_know_the_language_is_refused():
+    texts = [f"{name.split(chr(9))[0]} {number}" for number in range(10) for name in NAMES]
+    assert train_on_names(NAMES, texts, LinearOptions(), embed=letters_of).evidence.fusion.similarity is not None
+    with pytest.raises(InputError, match="does not know the language"):
+        train_on_names(NAMES, texts, LinearOptions(), embed=chance)
+    train_on_names(NAMES, texts[:20], LinearOptions(), embed=chance)  # too few mentions to tell
 
 
 VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .

@@ -11,12 +11,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels
 
 MOST = 30  # maximum number of labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
-_MOST_MEASURED = 2000  # documents from which the limit is estimated
+MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
 LOWEST = -4.0
 
@@ -34,15 +33,15 @@ class Similarity:
     scale: float  # unit of similarities
 
     @classmethod
-    def of_names(cls, labels: np.ndarray, names: np.ndarray, texts: Texts, embed: Embed) -> Self:
+    def of_names(cls, labels: np.ndarray, names: np.ndarray, documents: np.ndarray) -> Self:
         """Measure the similarity on texts without labels. Each name (unit norm) has a label; its first name counts."""
         own, first = np.unique(labels, return_index=True)
-        return cls.measured(own.astype(np.int32), names[first], embed(texts[:: -(-len(texts) // _MOST_MEASURED)]))
+        return cls.measured(own.astype(np.int32), names[first], documents)
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
         """Choose ``least`` so that ``MOST`` labels pass per document on average; ``scale`` is the spread of these."""
-        some = documents[:: -(-len(documents) // _MOST_MEASURED)]
+        some = documents[:: -(-len(documents) // MOST_MEASURED)]
         cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
         # Rounded so that they do not depend on the version of the math libraries.
         return cls(labels, vectors, round(float(cosines[-1]), 4), max(round(float(cosines.std()), 4), 1e-3))
@@ -80,6 +79,14 @@ class Similarity:
         for part in np.array_split(np.flatnonzero(self.labels[place] == labels), max(1, len(rows) // 100_000)):
             cosines = np.einsum("ij,ij->i", documents[rows[part]], self.vectors[place[part]])
             out[part] = np.maximum((cosines.astype(np.float64) - self.least) / self.scale, LOWEST)
+        return out
+
+    def ranks_of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return for each pair, sorted by document, the share of labels that are less similar: 0.5 by chance."""
+        out, places = np.zeros(len(rows)), np.searchsorted(self.labels, labels)
+        for row in np.unique(rows):
+            cosines, own = self.vectors @ documents[row], slice(*np.searchsorted(rows, [row, row + 1]))
+            out[own] = np.searchsorted(np.sort(cosines), cosines[places[own]]) / len(cosines)
         return out
 
     def save(self, folder: Path) -> None:

@@ -50,7 +50,8 @@ def train_on_encoded_names(
         )  # fmt: skip
     if stages.communicator.size > 1:
         raise InputError("names alone are trained by one process", received=f"{stages.communicator.size} processes")
-    if recipe.tfidf is None:
+    tfidf = recipe.tfidf
+    if tfidf is None:
         raise InputError("names alone need TF-IDF", fix="leave out --text-only (in Python: tfidf=None)")
     require("tensorflow")
     params = dataclasses.replace(recipe.params, do_fine_tune=False, only_encoder=False)
@@ -65,7 +66,7 @@ def train_on_encoded_names(
     embed = partial(embedded, LazyModelFolder(encoder, metadata, where=stages.folder))
     options = LinearOptions(
         XRLinearParams(
-            params.ranker_params, recipe.pred_params.ranker_params, params.refined_indexer_params, recipe.tfidf
+            params.ranker_params, recipe.pred_params.ranker_params, params.refined_indexer_params, tfidf
         ),
         recipe.prediction, recipe.effort, seed=recipe.seed, threads=recipe.threads,
     )  # fmt: skip
