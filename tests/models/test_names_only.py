@@ -125,7 +125,8 @@ def test_an_encoder_also_compares_texts_and_names(tmp_path, capsys):
     # A text that mentions no name still has similar labels.
     similarity, vectors = model.evidence.fusion.similarity, model.encode(["pedals"])
     assert model.predict(["pedals"], only_topk=6).indices.size >= similarity.candidates(vectors, 6).nnz > 0
-    assert model.explain("art").labels[0].name == "art"
+    (label, *_) = model.explain("art").labels
+    assert (label.name, label.combined) == ("art", "score from rankers, label names and the encoder")
     assert "no document is labelled" in model.metadata.content["no_probabilities"]
     with pytest.raises(InputError, match="cannot promise a precision"):
         model.predict(QUERIES, min_precision=0.5)

@@ -136,7 +136,7 @@ def explain_linear(
         shares = shares_of(
             score, trees, [1 / max(len(trees), 1)] * len(trees), names=added, probable=model.evidence is not None
         )  # fmt: skip
-        combined = "" if model.evidence is None else source_of_probability(model.evidence)
+        combined = "" if model.evidence is None else source_of_score(model.evidence)
         labels.append(LabelExplanation(label, name_of(label, model.names), score, (*trees, *named), combined, shares))
     return Explanation(tuple(labels))
 
@@ -183,7 +183,7 @@ def explain_encoded(
         named = name_evidence(matches, label)
         added = None if nameless is None or not named else float(score) - float(nameless[0, label])
         evidence += named
-        combined = _COMBINED.get(method, "") if fused is None else source_of_probability(fused)
+        combined = _COMBINED.get(method, "") if fused is None else source_of_score(fused)
         shares = _shares(float(score), evidence, method, added, probable=fused is not None)
         labels.append(
             LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined, shares)
@@ -229,15 +229,16 @@ def tree_evidence(
     return found
 
 
-def source_of_probability(evidence: ProbabilityModel) -> str:
-    """Return a description of the sources that a probability was computed from."""
+def source_of_score(evidence: ProbabilityModel) -> str:
+    """Return a description of the sources of a probability, or of a score that no held-out document has confirmed."""
     sources = ["rankers"]
     if evidence.names is not None:
         sources.append("label names")
-    if evidence.fusion.centers is not None:
+    if evidence.fusion.centers is not None or evidence.fusion.similarity is not None:
         sources.append("the encoder")
     *first, last = sources
-    return f"probability from {', '.join(first)} and {last}" if first else f"probability from {last}"
+    what = "probability" if evidence.fusion.nr_held_out else "score"
+    return f"{what} from {', '.join(first)} and {last}" if first else f"{what} from {last}"
 
 
 def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
