@@ -89,8 +89,11 @@ def names_alone(lines: Sequence[str], texts: Sequence[str], encoder: str = "") -
     """Return a model of names alone, with or without an encoder."""
     if not encoder:
         return XRLinear.of(train_on_names(lines, texts, LinearOptions()))
-    params = XTransformerParams(matcher_params_chain=MatcherParams(model_shortcut=encoder))
-    return XTransformer.train(texts, names=lines, params=params)
+    return XTransformer.train(texts, names=lines, params=frozen(encoder))
+
+
+def frozen(encoder: str) -> XTransformerParams:
+    return XTransformerParams(do_fine_tune=False, matcher_params_chain=MatcherParams(model_shortcut=encoder))
 
 
 def candidates(
@@ -192,17 +195,22 @@ def main() -> None:
                 model = names_alone(lines, every[:_UNLABELLED], a.encoder)
                 row["both, with the encoder"] = precisions(Y, model.predict(texts, only_topk=5))
             for count in map(int, filter(None, a.labelled.split(","))):
-                named, alone = [], []
+                named, alone, with_encoder = [], [], []
                 for draw in range(a.draws):
                     rows = slice(draw * count, (draw + 1) * count)  # of documents in a random order
                     unlabelled = every[: rows.start] + every[rows.stop : _UNLABELLED]
                     model = XRLinear.train(every[rows], labels[rows], names=lines, unlabelled=unlabelled)
                     named.append(model.predict(texts, only_topk=5))
                     alone.append(XRLinear.train(every[rows], labels[rows]).predict(texts, only_topk=5))
+                    if path in encoded:
+                        model = XTransformer.train(every[rows], labels[rows], names=lines, params=frozen(a.encoder))
+                        with_encoder.append(model.predict(texts, only_topk=5))
                 truth = vstack([Y] * a.draws, format="csr")
                 row[f"{count} documents, names and texts"] = precisions(truth, vstack(named, format="csr"))
                 best = np.concatenate([one.max(axis=1).toarray().ravel() for one in named])
                 row[f"{count} documents, stated P@1"] = f"{100 * best.mean():.1f}"
+                if with_encoder:
+                    row[f"{count} documents, names and encoder"] = precisions(truth, vstack(with_encoder, format="csr"))
                 row[f"{count} documents alone"] = precisions(truth, vstack(alone, format="csr"))
         print(json.dumps(row), flush=True)
     if a.write:

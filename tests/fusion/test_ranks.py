@@ -1,6 +1,7 @@
 """The calibration by rank, and the counts of documents without those of a fold."""
 
 import numpy as np
+import pytest
 
 from xmc_tf.fusion.held_out import HeldOutCandidates
 from xmc_tf.fusion.rank_calibration import (
@@ -132,3 +133,15 @@ def test_weights_of_few_right_candidates_stay_close_to_those_of_other_vocabulari
         found = HeldOutCandidates(np.arange(count), numbers, right, every, every, ~every, np.zeros(count))
         moved.append(np.abs(found.fit().known - first_weights()).max())
     assert 0 < moved[0] < 1 < moved[1]
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_labels_without_documents_begin_with_what_an_encoder_was_worth_elsewhere(encoded):
+    numbers = np.zeros((100, len(NAMES)))
+    numbers[:, 0], numbers[:, NAMES.index("name present")] = 1, 1
+    numbers[:, NAMES.index("similarity")] = np.random.default_rng(0).normal(size=100)
+    right, every = np.arange(100) % 9 == 0, np.ones(100, bool)
+    found = HeldOutCandidates(np.arange(100), numbers, right, ~every, ~every, every, np.zeros(100))
+    place = [NAMES.index(name) for name in ("similarity", "whole name", "score above -2")]
+    assert found.fit(encoded=encoded).new[place] == pytest.approx(first_weights(encoded)[place], abs=0.1)
+    assert np.abs(first_weights(True) - first_weights(False))[place].min() > 0.05

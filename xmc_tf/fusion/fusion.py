@@ -96,8 +96,10 @@ class Fusion:
             known=elsewhere > 0, hidden=is_hidden,
             frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1), scarcity=found.scarcity,
         )  # fmt: skip
-        weights = held.fit(short=None if short is None else learned._of_short(short, truth, folds))
-        best, ranks = held.cross_fitted(weights)
+        encoded = embedded is not None and mentions is not None and embedded.knows_language(mentions)
+        of_short = None if short is None else learned._of_short(short, truth, folds)
+        weights = held.fit(short=of_short, encoded=encoded)
+        best, ranks = held.cross_fitted(weights, encoded=encoded)
         shown = ~is_hidden
         top = shown & (ranks < _BEST)
         return dataclasses.replace(

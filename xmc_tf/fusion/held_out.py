@@ -60,11 +60,14 @@ class HeldOutCandidates:
         """Return the candidates of some documents (bool [candidates])."""
         return type(self)(*(getattr(self, one.name)[some] for one in fields(self)))
 
-    def fit(self, guess: Weights | None = None, short: "HeldOutCandidates | None" = None) -> Weights:
+    def fit(
+        self, guess: Weights | None = None, short: "HeldOutCandidates | None" = None, *, encoded: bool = False
+    ) -> Weights:
         """Return the weights by which the probabilities are right; from a good guess on, this takes less time.
 
         The weights of short texts are learned from ``short``, the candidates of cut documents, after all others, so
         that the probabilities of whole documents do not depend on them. Without ``short``, they are those of the guess.
+        ``encoded``: an encoder that knows the language compares texts and names of labels without documents.
         """
         whole = np.where(OF_SHORT_TEXTS, 0.0, self.numbers)
         numbers, right, known = whole, self.right, self.known
@@ -82,7 +85,7 @@ class HeldOutCandidates:
         unused = ~known & ~self.hidden
         vocabulary = right[unused].sum() >= _FEWEST_RIGHT
         new = self.hidden | unused if vocabulary else self.hidden
-        start = _shifted(first, numbers[new], right[new])
+        start = _shifted(first_weights(encoded), numbers[new], right[new])
         of_new = _fitted(
             numbers[new], right[new], start, _PENALTY_OF_NEW + self._of_few(right[new]), guess and guess.new
         )
@@ -129,7 +132,7 @@ class HeldOutCandidates:
         probability = sigmoid(raw)
         return probability, rank_in_document(self.rows, best_first(self.rows, probability), self.known)
 
-    def cross_fitted(self, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
+    def cross_fitted(self, weights: Weights, *, encoded: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return the same by weights that were fitted to other documents only; ``weights`` were fitted to all.
 
         On the documents to which they are fitted, the weights of few documents look several points better than on new
@@ -139,7 +142,7 @@ class HeldOutCandidates:
         for part in range(_PARTS):
             some = self.rows % _PARTS == part
             if some.any():
-                best[some], ranks[some] = self.only(some).probabilities(self.only(~some).fit(weights))
+                best[some], ranks[some] = self.only(some).probabilities(self.only(~some).fit(weights, encoded=encoded))
         return best, ranks
 
     def _shift(self, raw: np.ndarray, wanted: np.ndarray, rank_weights: np.ndarray) -> float:

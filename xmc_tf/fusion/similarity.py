@@ -12,11 +12,14 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion.centers import EmbedLabels
+from xmc_tf.label_names import Mentions
 
 MOST = 30  # maximum number of labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
 MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
+_MOST_COMPARED, _ENOUGH_MENTIONS = 500, 50  # documents and labels that show whether an encoder knows a language
+KNOWN = 0.7  # encoders that know the language: 0.83 and more; an English one with Finnish texts: at most 0.56
 LOWEST = -4.0
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -89,6 +92,14 @@ class Similarity:
             out[own] = np.searchsorted(np.sort(cosines), cosines[places[own]]) / len(cosines)
         return out
 
+    def knows_language(self, documents: np.ndarray, mentions: Mentions) -> bool | None:
+        """Return whether labels that texts mention are closer to them than most others; None: too few are mentioned."""
+        some = np.arange(len(documents)) % -(-len(documents) // _MOST_COMPARED) == 0
+        whole = mentions.only(mentions.full & some[mentions.rows] & np.isin(mentions.labels, self.labels))
+        if len(whole.rows) < _ENOUGH_MENTIONS:
+            return None
+        return bool(self.ranks_of_pairs(documents, whole.rows, whole.labels).mean() >= KNOWN)
+
     def save(self, folder: Path) -> None:
         with (folder / _FILE).open("wb") as file:
             # Without allow_pickle, which numpy before 2.1 stores as another array.
@@ -121,6 +132,10 @@ class EmbeddedNames:
         """Embed the names of the labels in ``read_as_new``; ``new`` marks those without documents (bool [labels])."""
         labels = np.flatnonzero(read_as_new).astype(np.int32)
         return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
+
+    def knows_language(self, mentions: Mentions) -> bool:
+        """Return whether it is certain that the encoder knows the language of the held-out documents."""
+        return bool(self.similarity.knows_language(self.documents, mentions))
 
     def of_new(self) -> Similarity:
         """Return the similarity for only those labels that have no documents."""

@@ -11,8 +11,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.fusion.similarity import MOST_MEASURED, Embed, Similarity
-from xmc_tf.label_names import Mentions, NameDocuments
+from xmc_tf.fusion.similarity import KNOWN, MOST_MEASURED, Embed, Similarity
+from xmc_tf.label_names import NameDocuments
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
@@ -20,8 +20,6 @@ from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linea
 from xmc_tf.store.models import NO_PROBABILITIES
 
 _LOG = logging.getLogger(__name__)
-_ENOUGH_MENTIONS = 50
-_KNOWN = 0.7  # encoders that know the language: 0.83 and more; an English one with Finnish texts: at most 0.56
 _NO_PROBABILITIES = "no document is labelled; scores rank labels as they were right with other vocabularies"
 
 
@@ -66,23 +64,15 @@ def train_on_names(
         lines, read, information=tfidf.information(features.sparse[: len(read)]), threads=options.threads,
         language=tfidf.params.language, similarity=similarity,
     )  # fmt: skip
-    if similarity is not None and evidence.names is not None:
-        _refuse_foreign(similarity, documents, evidence.names.mentions(some))
+    known = similarity and evidence.names and similarity.knows_language(documents, evidence.names.mentions(some))
+    if known is False:
+        raise InputError(
+            "the encoder does not know the language of texts and names: with it, fewer labels would be right",
+            expected=f"labels that a text mentions are closer to it than {KNOWN:.0%} of the labels, on average",
+            fix="give an encoder for this language, or leave it out",
+        )
     return dataclasses.replace(
         parts, evidence=evidence, own_documents=TrainedDocuments.of([]),
         own_training=None if embed else TrainingData.of(X, names.Y, params.ranker, len(names.texts)),
         metadata=parts.metadata.replace(**{"nr_documents": 0, NO_PROBABILITIES: _NO_PROBABILITIES}),
-    )  # fmt: skip
-
-
-def _refuse_foreign(similarity: Similarity, documents: np.ndarray, mentions: Mentions) -> None:
-    """Refuse an encoder that does not know the language: the labels that a text mentions are like any others for it."""
-    whole = mentions.only(mentions.full & np.isin(mentions.labels, similarity.labels))
-    known = similarity.ranks_of_pairs(documents, whole.rows, whole.labels)
-    if len(known) < _ENOUGH_MENTIONS or known.mean() >= _KNOWN:
-        return
-    raise InputError(
-        "the encoder does not know the language of texts and names: with it, fewer labels would be right",
-        expected=f"labels that a text mentions are closer to it than {_KNOWN:.0%} of the labels, on average",
-        received=f"{known.mean():.0%}; 50% is chance", fix="give an encoder for this language, or leave it out",
     )  # fmt: skip
