@@ -1,4 +1,4 @@
-"""What to train of an encoder: all layers, half of them, adapters of low rank, or nothing.
+"""What to train of an encoder: all layers, half of them, adapters of low rank, or nothing; and a model without encoder.
 
     python -m benchmarks.trained_layers --encoder FOLDER --data DIR [DIR ...] [--documents 3000] [--seeds 2]
 
@@ -22,7 +22,7 @@ from benchmarks.sides.corpora import read_corpus
 from xmc_tf.data import save_matrix
 from xmc_tf.encoder import Encoder
 from xmc_tf.metrics import measure
-from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.models.loading import load
 
 _MEASURED = Path(__file__).with_name("sides") / "measured.py"
 _TESTED = 1000
@@ -33,7 +33,9 @@ WAYS = {
     "adapters": ("--lora-rank", "8"),
     "adapters, half": ("--lora-rank", "8", "--train-layers", "half"),
     "nothing": ("--no-fine-tune",),
+    "no encoder": (),
 }
+_FIXED = ("nothing", "no encoder")
 
 
 def main() -> None:
@@ -76,19 +78,20 @@ def _sample(folder: Path, documents: int, seed: int, target: Path) -> Path:
 def _trained(corpus: Path, encoder: str, way: str, seed: int, more: list[str]) -> dict[str, Any]:
     model = corpus / way.replace(", ", "-")
     data = ["-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "--labels", corpus / "labels.txt", "-m", model]
-    flags = [*data, "--model-shortcut", encoder, "--seed", seed, *WAYS[way], *(more if way != "nothing" else [])]
+    has_encoder = ["--model-shortcut", encoder, *WAYS[way]] if way != "no encoder" else []
+    flags = [*data, "--seed", seed, *has_encoder, *(more if way not in _FIXED else [])]
     command = [sys.executable, str(_MEASURED), str(corpus), sys.executable, "-m", "xmc_tf.train", *map(str, flags)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{way} failed:\n{done.stderr[-3000:]}")
     texts, matrices = read_corpus(corpus)
-    overall, *_ = measure(matrices["tst"], XTransformer.load(model).predict(texts["tst"]), ks=[1, 3, 5])
+    overall, *_ = measure(matrices["tst"], load(model).predict(texts["tst"]), ks=[1, 3, 5])
     figures = json.loads((corpus / "0.json").read_text())
     return {"P": [round(100 * overall.at("P", k), 2) for k in (1, 3, 5)], **figures}
 
 
 def _gradient_bytes(encoder: str, way: str) -> int:
-    if way == "nothing":
+    if way in _FIXED:
         return 0
     options = dict(zip(WAYS[way][::2], WAYS[way][1::2], strict=True))
     one = Encoder.load(encoder)
