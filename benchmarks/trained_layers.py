@@ -33,7 +33,7 @@ WAYS = {
     "adapters": ("--lora-rank", "8"),
     "adapters, half": ("--lora-rank", "8", "--train-layers", "half"),
     "nothing": ("--no-fine-tune",),
-    "no encoder": (),
+    "no encoder": ("--probabilities", "true", "--label-names", "true"),
 }
 _FIXED = ("nothing", "no encoder")
 
@@ -78,9 +78,9 @@ def _sample(folder: Path, documents: int, seed: int, target: Path) -> Path:
 def _trained(corpus: Path, encoder: str, way: str, seed: int, more: list[str]) -> dict[str, Any]:
     model = corpus / way.replace(", ", "-")
     data = ["-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "--labels", corpus / "labels.txt", "-m", model]
-    has_encoder = ["--model-shortcut", encoder, *WAYS[way]] if way != "no encoder" else []
-    flags = [*data, "--seed", seed, *has_encoder, *(more if way not in _FIXED else [])]
-    command = [sys.executable, str(_MEASURED), str(corpus), sys.executable, "-m", "xmc_tf.train", *map(str, flags)]
+    module = ["xmc_tf.linear.train"] if way == "no encoder" else ["xmc_tf.train", "--model-shortcut", encoder]
+    flags = [*module, *data, "--seed", seed, *WAYS[way], *(more if way not in _FIXED else [])]
+    command = [sys.executable, str(_MEASURED), str(corpus), sys.executable, "-m", *map(str, flags)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{way} failed:\n{done.stderr[-3000:]}")
