@@ -32,8 +32,8 @@ from xmc_tf.tables.connections import close_all
 
 LIMIT_S = 300.0  # what takes longer waits for something
 PROCESSOR_S = 120  # what takes more of the processor, which no other program of the machine changes, has no end
-# Of a child, beside what this process has, which may be 8 GiB after other tests: what claims more than its files
-# justify fails here and not on the user's machine. Python waits forever for a thread without memory.
+# Limit for a child, in addition to this process's own memory: excessive allocations fail here and not on the user's
+# machine. Without the addition, a child of a large process has no memory for a thread, and Python waits for it forever.
 _MEMORY = 8 << 30
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS: mounts that only the child sees
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC

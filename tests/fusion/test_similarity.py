@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix, random, vstack
 from tests.fusion.made_up import assert_calibrated, mentions_of
 from tests.refusals import refused
 from xmc_tf.fusion import Fusion, hidden_labels
+from xmc_tf.fusion.held_out import HeldOutCandidates
 from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
 
 LABELS, DIM = 60, 8
@@ -65,3 +66,18 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     assert set(some.indices.tolist()) == {0}
     (tmp_path / "fusion" / "similarity.npz").write_bytes(b"broken")
     refused(r"similarity\.npz cannot be read", Fusion.load, tmp_path / "fusion")
+
+
+def test_starting_weights_of_an_encoder_are_used_if_it_knows_the_language(monkeypatch):
+    used, fit = [], HeldOutCandidates.fit
+    monkeypatch.setattr(HeldOutCandidates, "fit", lambda *a, encoded, **k: used.append(encoded) or fit(*a, **k))
+    rng = np.random.default_rng(2)
+    names, truth = unit(rng, LABELS), csr_matrix(np.eye(LABELS, dtype=np.float32))
+    new = np.ones(LABELS, bool)
+    # Each text mentions its label; few texts mention too few labels to know.
+    for vectors, count, expected in ((names, LABELS, True), (unit(rng, LABELS), LABELS, False), (names, 40, False)):
+        embedded = EmbeddedNames.of(new, new, lambda some: names[some], vectors[:count])
+        Y = truth[:count]
+        Fusion.learn(Y, mentions_of(Y), Y, Y, [new], embedded, fold_sizes=[count])
+        assert {*used} == {expected}
+        used.clear()

@@ -9,6 +9,7 @@ from tests.serving.cases import assert_export_answers
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
 from xmc_tf.fusion.weighted_numbers import NAMES as NUMBERS
+from xmc_tf.fusion.weighted_numbers import first_weights
 from xmc_tf.label_names.cold_start import cold_start
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.match_precision import NR_KINDS
@@ -125,6 +126,7 @@ def test_an_encoder_also_compares_texts_and_names(tmp_path, capsys):
     # A text that mentions no name still has similar labels.
     similarity, vectors = model.evidence.fusion.similarity, model.encode(["pedals"])
     assert model.predict(["pedals"], only_topk=6).indices.size >= similarity.candidates(vectors, 6).nnz > 0
+    assert np.allclose(model.evidence.fusion.new_weights, first_weights(encoded=True))
     (label, *_) = model.explain("art").labels
     assert (label.name, label.combined) == ("art", "score from rankers, label names and the encoder")
     assert "no document is labelled" in model.metadata.content["no_probabilities"]

@@ -67,7 +67,7 @@ class HeldOutCandidates:
 
         The weights of short texts are learned from ``short``, the candidates of cut documents, after all others, so
         that the probabilities of whole documents do not depend on them. Without ``short``, they are those of the guess.
-        ``encoded``: an encoder that knows the language compares texts and names of labels without documents.
+        With ``encoded``, the starting weights of labels without documents are those of models with an encoder.
         """
         whole = np.where(OF_SHORT_TEXTS, 0.0, self.numbers)
         numbers, right, known = whole, self.right, self.known

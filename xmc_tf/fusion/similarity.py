@@ -1,6 +1,7 @@
 """The similarity of texts to the names of labels without training documents, measured by embeddings."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,8 @@ MOST = 30  # maximum number of labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
 MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
-_MOST_COMPARED, _ENOUGH_MENTIONS = 500, 50  # documents and labels that show whether an encoder knows a language
-KNOWN = 0.7  # encoders that know the language: 0.83 and more; an English one with Finnish texts: at most 0.56
+_MOST_COMPARED, _ENOUGH_MENTIONS = 500, 50  # documents and mentions that show whether an encoder knows a language
+KNOWN = 0.7  # least rank of mentions: that of an encoder that does not know the language is near 0.5
 LOWEST = -4.0
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -92,13 +93,16 @@ class Similarity:
             out[own] = np.searchsorted(np.sort(cosines), cosines[places[own]]) / len(cosines)
         return out
 
-    def knows_language(self, documents: np.ndarray, mentions: Mentions) -> bool | None:
-        """Return whether labels that texts mention are closer to them than most others; None: too few are mentioned."""
+    def rank_of_mentions(self, documents: np.ndarray, mentions: Mentions) -> float:
+        """Return the mean share of labels that are less similar to a document than a label it mentions.
+
+        0.5 is chance. NaN if too few labels are mentioned.
+        """
         some = np.arange(len(documents)) % -(-len(documents) // _MOST_COMPARED) == 0
         whole = mentions.only(mentions.full & some[mentions.rows] & np.isin(mentions.labels, self.labels))
         if len(whole.rows) < _ENOUGH_MENTIONS:
-            return None
-        return bool(self.ranks_of_pairs(documents, whole.rows, whole.labels).mean() >= KNOWN)
+            return math.nan
+        return float(self.ranks_of_pairs(documents, whole.rows, whole.labels).mean())
 
     def save(self, folder: Path) -> None:
         with (folder / _FILE).open("wb") as file:
@@ -134,8 +138,8 @@ class EmbeddedNames:
         return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
 
     def knows_language(self, mentions: Mentions) -> bool:
-        """Return whether it is certain that the encoder knows the language of the held-out documents."""
-        return bool(self.similarity.knows_language(self.documents, mentions))
+        """Return whether the mentions show that the encoder knows the language of the documents."""
+        return self.similarity.rank_of_mentions(self.documents, mentions) >= KNOWN
 
     def of_new(self) -> Similarity:
         """Return the similarity for only those labels that have no documents."""

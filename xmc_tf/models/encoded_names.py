@@ -33,18 +33,18 @@ _OF_RANKERS = ("tfidf_params", "nr_trees", "nr_features", "nr_dense", "nr_weight
 def train_on_encoded_names(
     lines: Sequence[str], texts: Texts, recipe: Recipe, stages: Stages, hierarchy: LabelHierarchy | None = None
 ) -> tuple[dict[str, Path], ModelMetadata]:
-    """Train the parts of a model that finds labels by their names, in words and by an encoder; it is not fine-tuned.
+    """Train the parts of a model of label names with an encoder, which is not fine-tuned.
 
     Args:
         lines: the name of each label, with alternative names after tabs.
-        texts: texts without labels, from which it is known how similar texts and names are.
+        texts: unlabelled texts, on which the similarity of texts and names is measured.
         recipe: all options; those of fine-tuning have no effect.
         stages: the work folder.
         hierarchy: the broader terms of labels.
     """
     if not len(texts):
         raise InputError(
-            "an encoder needs texts without labels, which show how similar texts and names are",
+            "an encoder needs texts without labels, on which the similarity of texts and names is measured",
             expected="some hundred texts: --texts FILE (in Python: the first argument of train)", received="no text",
             fix="give such texts, or leave out the encoder",
         )  # fmt: skip

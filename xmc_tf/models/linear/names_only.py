@@ -64,15 +64,19 @@ def train_on_names(
         lines, read, information=tfidf.information(features.sparse[: len(read)]), threads=options.threads,
         language=tfidf.params.language, similarity=similarity,
     )  # fmt: skip
-    known = similarity and evidence.names and similarity.knows_language(documents, evidence.names.mentions(some))
-    if known is False:
-        raise InputError(
-            "the encoder does not know the language of texts and names: with it, fewer labels would be right",
-            expected=f"labels that a text mentions are closer to it than {KNOWN:.0%} of the labels, on average",
-            fix="give an encoder for this language, or leave it out",
-        )
+    if similarity is not None and evidence.names is not None:
+        _check_language(similarity.rank_of_mentions(documents, evidence.names.mentions(some)))
     return dataclasses.replace(
         parts, evidence=evidence, own_documents=TrainedDocuments.of([]),
         own_training=None if embed else TrainingData.of(X, names.Y, params.ranker, len(names.texts)),
         metadata=parts.metadata.replace(**{"nr_documents": 0, NO_PROBABILITIES: _NO_PROBABILITIES}),
     )  # fmt: skip
+
+
+def _check_language(rank_of_mentions: float) -> None:
+    if rank_of_mentions < KNOWN:  # not if it is NaN
+        raise InputError(
+            "the encoder does not know the language of the texts and label names, and may make predictions worse",
+            expected=f"labels that a text mentions are more similar to it than {KNOWN:.0%} of all labels, on average",
+            received=f"{rank_of_mentions:.0%} (50% is chance)", fix="use an encoder for this language, or leave it out",
+        )  # fmt: skip
