@@ -1,4 +1,4 @@
-"""Similarity of documents and names of labels without documents: candidates by brute force, and what is learned."""
+"""Similarity of documents and label names: candidates by brute force, and what is learned."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix, random, vstack
 from tests.fusion.made_up import assert_calibrated, mentions_of
 from tests.refusals import refused
 from xmc_tf.fusion import Fusion, hidden_labels
+from xmc_tf.fusion import similarity as similarity_module
 from xmc_tf.fusion.held_out import HeldOutCandidates
 from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
 
@@ -36,7 +37,21 @@ def test_candidates_are_the_most_similar_labels():
     assert ranks == pytest.approx([(cosines[row] < cosines[row, at]).mean() for row, at in ((3, 2), (3, 3), (7, 59))])
 
 
-def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
+def test_the_limit_is_the_same_if_documents_are_compared_in_parts(monkeypatch):
+    rng = np.random.default_rng(3)
+    vectors, documents, labels = unit(rng, 200), unit(rng, 300), np.arange(200, dtype=np.int32)
+    whole = Similarity.measured(labels, vectors, documents)
+    best = np.sort((documents @ vectors.T).ravel())[-MOST * 300 :]
+    assert (whole.least, whole.scale) == pytest.approx((best[0], best.std()), abs=1e-4)
+    monkeypatch.setattr(similarity_module, "_AT_ONCE", 1000)
+    parts = Similarity.measured(labels, vectors, documents)
+    assert (whole.least, whole.scale) == (parts.least, parts.scale)
+    assert (whole.candidates(documents, 200) != parts.candidates(documents, 200)).nnz == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_probabilities_of_new_labels_follow_the_similarity(tmp_path, monkeypatch, many):
+    monkeypatch.setattr(similarity_module, "MOST_VALUES", LABELS * DIM - many)
     rng = np.random.default_rng(1)
     names, hidden = unit(rng, LABELS), np.arange(0, LABELS, 6)
     documents = np.zeros(LABELS, np.int64) + 20
@@ -53,17 +68,19 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     scores = random(3000, LABELS, 0.1, format="csr", dtype=np.float32, rng=rng)
     nothing = mentions_of(csr_matrix((3000, LABELS), dtype=np.float32))
     read_as_new = hidden_labels(documents > 0, 0)
-    embedded = EmbeddedNames.of(documents == 0, read_as_new | (documents == 0), lambda some: names[some], vectors)
+    new = documents == 0
+    embedded = EmbeddedNames.of(new, read_as_new | new, lambda some: names[some], vectors, nothing)
     fusion = Fusion.learn(scores, nothing, truth, vstack([truth, Y]), [read_as_new], embedded, fold_sizes=[3000])
     fusion.log_documents[hidden] = 0
-    assert fusion.similarity.labels.tolist() == hidden.tolist()
+    kept = hidden if many else np.arange(LABELS)
+    assert fusion.similarity.labels.tolist() == kept.tolist()
     fusion.save(tmp_path / "fusion")
     vectors, truth = texts(3000)
     found = Fusion.load(tmp_path / "fusion").combine(scores, nothing, LABELS, vectors=vectors)
     assert_calibrated(found, truth, (0.0, 0.2, 0.5, 1.0), 0.06, hidden, 100)
     nobody = csr_matrix(scores.shape, dtype=np.float32)
     some = fusion.combine(nobody, nothing, LABELS, vectors=vectors, allowed=np.array([0, 1, 2]))
-    assert set(some.indices.tolist()) == {0}
+    assert set(some.indices.tolist()) == {0, 1, 2} & set(kept.tolist())
     (tmp_path / "fusion" / "similarity.npz").write_bytes(b"broken")
     refused(r"similarity\.npz cannot be read", Fusion.load, tmp_path / "fusion")
 
@@ -76,8 +93,8 @@ def test_starting_weights_of_an_encoder_are_used_if_it_knows_the_language(monkey
     new = np.ones(LABELS, bool)
     # Each text mentions its label; few texts mention too few labels to know.
     for vectors, count, expected in ((names, LABELS, True), (unit(rng, LABELS), LABELS, False), (names, 40, False)):
-        embedded = EmbeddedNames.of(new, new, lambda some: names[some], vectors[:count])
         Y = truth[:count]
+        embedded = EmbeddedNames.of(new, new, lambda some: names[some], vectors[:count], mentions_of(Y))
         Fusion.learn(Y, mentions_of(Y), Y, Y, [new], embedded, fold_sizes=[count])
         assert {*used} == {expected}
         used.clear()

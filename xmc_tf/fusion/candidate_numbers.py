@@ -40,7 +40,7 @@ class CandidateNumbers:
         match_precision: Numbers,  # of the label's name in the text; 0: too small to count
         mention: Any,  # each candidate's entry of Mentions or GraphMentions; zeros if its name is not in the text
         is_mentioned: Any,
-        name_similarity: Numbers,  # of text and name, for labels without documents
+        name_similarity: Numbers,  # of text and name; 0 if they are not compared
         center_cosine: Numbers,  # of the text and the mean of the label's documents
         log_documents: Numbers,  # log(1 + documents of the label)
         scarcity: Numbers,  # how little of the text is known, from 0 to 1

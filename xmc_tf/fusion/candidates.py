@@ -18,7 +18,7 @@ class LabelCandidates(NamedTuple):
     score: np.ndarray  # float64: the rankers' score; 0 if they do not suggest the label
     mention: np.ndarray  # int64: the label's index in mentions, or NOT_MENTIONED
     mentions: Mentions  # what the texts mention, followed by an entry of zeros
-    similarity: np.ndarray  # float64: of text and name, if the label has no documents and there is an encoder; else 0
+    similarity: np.ndarray  # float64: of text and name, if an encoder compares them; else 0
     closeness: np.ndarray  # float64: cosine of document and center; 0 for all candidates if there are no centers
     scarcity: np.ndarray  # float64: how little of the document's text is known, from 0 to 1
 

@@ -15,7 +15,7 @@ from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.short_texts import HeldOutScores, ShortTexts, cut_rows, cut_texts
-from xmc_tf.fusion.similarity import Embed, EmbeddedNames, Similarity
+from xmc_tf.fusion.similarity import KNOWN, Embed, EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
@@ -25,6 +25,11 @@ from xmc_tf.store.models import FUSION, NAMES
 
 _LOG = logging.getLogger(__name__)
 
+_UNKNOWN_LANGUAGE = (
+    "the encoder does not seem to know the language of the texts and label names, and may make predictions worse: "
+    "labels that a text mentions are on average more similar to it than %.0f%% of all labels (50%% is chance; expected: "
+    "%.0f%%); try an encoder for this language, or none"
+)
 HIDDEN = 10  # in each fold, one in ten labels is treated as if it had no documents
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[str] | None], HeldOutScores]
 """Train rankers on some documents (rows, ascending) without some of their labels (bool [labels]), and score others.
@@ -91,8 +96,10 @@ class ProbabilityModel:
             if embeddings is not None:
                 centers = HeldOutCenters.of(Y, embeddings, rows, vectors, of_names)
             read_as_new = ~known | np.logical_or.reduce(hidden)
-            if of_names is not None and read_as_new.any():
-                embedded = EmbeddedNames.of(~known, read_as_new, of_names, vectors)
+            if of_names is not None and mentions is not None:
+                embedded = EmbeddedNames.of(~known, read_as_new, of_names, vectors, mentions)
+                if embedded.rank_of_mentions < KNOWN:  # not if it is NaN
+                    _LOG.warning(_UNKNOWN_LANGUAGE, 100 * embedded.rank_of_mentions, 100 * KNOWN)
         information = [one.information for one in found if one.information is not None]
         fusion = Fusion.learn(
             vstack([one.scores for one in found], format="csr"), mentions, Y[rows], Y, hidden, embedded,

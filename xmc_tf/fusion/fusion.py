@@ -96,7 +96,7 @@ class Fusion:
             known=elsewhere > 0, hidden=is_hidden,
             frequent=elsewhere >= documents[documents > 0].min(initial=len(truth.indices) + 1), scarcity=found.scarcity,
         )  # fmt: skip
-        encoded = embedded is not None and mentions is not None and embedded.knows_language(mentions)
+        encoded = embedded is not None and embedded.knows_language
         of_short = None if short is None else learned._of_short(short, truth, folds)
         weights = held.fit(short=of_short, encoded=encoded)
         best, ranks = held.cross_fitted(weights, encoded=encoded)
@@ -107,7 +107,7 @@ class Fusion:
             rank_weights=weights.ranks, short_rank_weights=weights.short_ranks,
             curve=measure_curve(best[shown], held.right[shown], found.rows[shown], truth.nnz - folds.nr_hidden),
             error=calibration_error(best[top], held.right[top]),
-            similarity=None if embedded is None else embedded.of_new(),
+            similarity=None if embedded is None else embedded.of_kept(),
         )  # fmt: skip
 
     @classmethod

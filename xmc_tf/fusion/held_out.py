@@ -67,7 +67,7 @@ class HeldOutCandidates:
 
         The weights of short texts are learned from ``short``, the candidates of cut documents, after all others, so
         that the probabilities of whole documents do not depend on them. Without ``short``, they are those of the guess.
-        With ``encoded``, the starting weights of labels without documents are those of models with an encoder.
+        With ``encoded``, the starting weights are those of models with an encoder.
         """
         whole = np.where(OF_SHORT_TEXTS, 0.0, self.numbers)
         numbers, right, known = whole, self.right, self.known
@@ -76,7 +76,7 @@ class HeldOutCandidates:
         typical = known & self.frequent
         if right[typical].sum() < _MOST_OF * right[known].sum():
             typical = known
-        first = first_weights()
+        first = first_weights(encoded)
         of_known = _fitted(
             numbers[typical], right[typical], first, _PENALTY + self._of_few(right[typical]), guess and guess.known
         )
@@ -85,7 +85,7 @@ class HeldOutCandidates:
         unused = ~known & ~self.hidden
         vocabulary = right[unused].sum() >= _FEWEST_RIGHT
         new = self.hidden | unused if vocabulary else self.hidden
-        start = _shifted(first_weights(encoded), numbers[new], right[new])
+        start = _shifted(first, numbers[new], right[new])
         of_new = _fitted(
             numbers[new], right[new], start, _PENALTY_OF_NEW + self._of_few(right[new]), guess and guess.new
         )

@@ -1,4 +1,4 @@
-"""The similarity of texts to the names of labels without training documents, measured by embeddings."""
+"""The similarity of texts to the names of labels, measured by embeddings."""
 
 import dataclasses
 import math
@@ -16,12 +16,14 @@ from xmc_tf.fusion.centers import EmbedLabels
 from xmc_tf.label_names import Mentions
 
 MOST = 30  # maximum number of labels that are candidates of a document
-_ROWS = 1000  # documents at a time, to bound memory
+_AT_ONCE = 1 << 24  # cosines, to bound memory
 MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
 _MOST_COMPARED, _ENOUGH_MENTIONS = 500, 50  # documents and mentions that show whether an encoder knows a language
 KNOWN = 0.7  # least rank of mentions: that of an encoder that does not know the language is near 0.5
 LOWEST = -4.0
+MOST_VALUES = 1 << 25
+"""Maximum count of numbers in the embeddings of all names: comparing a text with them takes some milliseconds."""
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Embed texts: float32 [texts, dim], of unit norm."""
@@ -29,7 +31,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """Embeddings of the names of labels without documents. The similarity is (cosine - ``least``) / ``scale``."""
+    """Embeddings of the names of labels. The similarity is (cosine - ``least``) / ``scale``."""
 
     labels: np.ndarray  # int32, ascending
     vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of unit norm
@@ -46,7 +48,11 @@ class Similarity:
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
         """Choose ``least`` so that ``MOST`` labels pass per document on average; ``scale`` is the spread of these."""
         some = documents[:: -(-len(documents) // MOST_MEASURED)]
-        cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
+        largest = np.zeros(0, np.float32)
+        for part in np.array_split(some, _parts(some, vectors)):
+            every = np.concatenate([largest, (part @ vectors.T).ravel()])
+            largest = np.partition(every, max(len(every) - MOST * len(some), 0))[-MOST * len(some) :]
+        cosines = np.sort(largest)[::-1].astype(np.float64)
         # Rounded so that they do not depend on the version of the math libraries.
         return cls(labels, vectors, round(float(cosines[-1]), 4), max(round(float(cosines.std()), 4), 1e-3))
 
@@ -61,13 +67,13 @@ class Similarity:
     def candidates(self, documents: np.ndarray, nr_labels: int) -> csr_matrix:
         """Return the most similar labels of each document as a matrix of documents × labels with entries of 1."""
         rows, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for low in range(0, len(documents), _ROWS):
-            cosines = documents[low : low + _ROWS] @ self.vectors.T
+        for part in np.array_split(np.arange(len(documents)), _parts(documents, self.vectors)):
+            cosines = documents[part] @ self.vectors.T
             row, place = np.nonzero(cosines >= np.float32(self.least))
             order = np.lexsort((place, -cosines[row, place], row))
             first = np.searchsorted(row, np.arange(len(cosines)))
             kept = order[np.arange(len(row)) - first[row] < MOST]
-            rows.append(row[kept] + low)
+            rows.append(part[row[kept]])
             places.append(place[kept])
         row, label = np.concatenate(rows), self.labels[np.concatenate(places)]
         out = csr_matrix((np.ones(len(row), np.float32), (row, label)), shape=(len(documents), nr_labels))
@@ -90,7 +96,7 @@ class Similarity:
         out, places = np.zeros(len(rows)), np.searchsorted(self.labels, labels)
         for row in np.unique(rows):
             cosines, own = self.vectors @ documents[row], slice(*np.searchsorted(rows, [row, row + 1]))
-            out[own] = np.searchsorted(np.sort(cosines), cosines[places[own]]) / len(cosines)
+            out[own] = (cosines < cosines[places[own], None]).mean(axis=1)
         return out
 
     def rank_of_mentions(self, documents: np.ndarray, mentions: Mentions) -> float:
@@ -123,25 +129,41 @@ class Similarity:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
 
 
+def _parts(documents: np.ndarray, vectors: np.ndarray) -> int:
+    """Return into how many parts documents are split so that there are at most ``_AT_ONCE`` cosines at a time."""
+    return max(1, min(len(documents), -(-len(documents) * len(vectors) // _AT_ONCE)))
+
+
 @dataclass(frozen=True, eq=False)
 class EmbeddedNames:
-    """The embeddings of the names of labels without documents, and of the held-out documents."""
+    """The embeddings of the names of labels, and of the held-out documents."""
 
-    similarity: Similarity  # of labels that are new or treated as new
-    new: np.ndarray  # labels without documents, ascending
+    similarity: Similarity  # of the labels that are kept or treated as new
+    kept: np.ndarray  # labels whose names the model compares with texts, ascending
+    rank_of_mentions: float  # see `Similarity.rank_of_mentions`
     documents: np.ndarray  # float32 [documents, dim]: embeddings of the held-out documents, of unit norm
 
     @classmethod
-    def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
-        """Embed the names of the labels in ``read_as_new``; ``new`` marks those without documents (bool [labels])."""
+    def of(
+        cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray, mentions: Mentions
+    ) -> Self:
+        """Embed the names of all labels; if they are many, only those without documents (``new``: bool [labels]).
+
+        ``read_as_new`` marks these and others that were hidden in training. ``documents`` and ``mentions`` are those
+        of the held-out documents.
+        """
+        if len(new) * documents.shape[1] <= MOST_VALUES:
+            new = read_as_new = np.ones_like(new)
         labels = np.flatnonzero(read_as_new).astype(np.int32)
-        return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
+        similarity = Similarity.measured(labels, embed(labels), documents)
+        return cls(similarity, np.flatnonzero(new), similarity.rank_of_mentions(documents, mentions), documents)
 
-    def knows_language(self, mentions: Mentions) -> bool:
-        """Return whether the mentions show that the encoder knows the language of the documents."""
-        return self.similarity.rank_of_mentions(self.documents, mentions) >= KNOWN
+    @property
+    def knows_language(self) -> bool:
+        """Whether the mentions show that the encoder knows the language of the documents."""
+        return self.rank_of_mentions >= KNOWN
 
-    def of_new(self) -> Similarity:
-        """Return the similarity for only those labels that have no documents."""
-        place = np.searchsorted(self.similarity.labels, self.new)
-        return self.similarity.of_labels(self.new, self.similarity.vectors[place])
+    def of_kept(self) -> Similarity:
+        """Return the similarity for only those labels that the model compares with texts."""
+        place = np.searchsorted(self.similarity.labels, self.kept)
+        return self.similarity.of_labels(self.kept, self.similarity.vectors[place])

@@ -27,7 +27,7 @@ from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.store.models import ENSEMBLE
 
-_VERSION = 12  # of how evidence is learned, apart from its numbers; results of other versions are not reused
+_VERSION = 13  # of how evidence is learned, apart from its numbers; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 

@@ -178,7 +178,7 @@ class TensorOperations:
 
 
 class NameSimilarity(tf.Module):
-    """The similarity of documents to the names of labels that have no training documents."""
+    """The similarity of documents to the names of labels."""
 
     def __init__(self, similarity: Similarity) -> None:
         super().__init__(name="name_similarity")
@@ -195,7 +195,7 @@ class NameSimilarity(tf.Module):
         return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))
 
     def of_pairs(self, documents: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the float64 similarity of each (document, label) pair; 0 for labels with training documents."""
+        """Return the float64 similarity of each (document, label) pair; 0 for labels without an embedding."""
         known = self.labels.value()
         place = tf.minimum(tf.searchsorted(known, labels), tf.size(known) - 1)
         same = tf.gather(known, place) == labels
