@@ -24,7 +24,7 @@ def named(corpus):
 def test_the_model_predicts_probabilities(corpus, named):
     texts, _ = texts_and_labels(corpus, "tst")
     assert {"label_names", "fusion"} <= {path.name for path in named.folder.iterdir()}
-    assert Fusion.load(named.folder / "fusion").nr_held_out == len(held_out_documents(160, 0)) == 16
+    assert Fusion.load(named.folder / "fusion").nr_held_out == len(held_out_documents(160, 0, fine_tuned=True)) == 40
     found, scores = named.predict(texts), named.predict(texts, scores="ranker")
     assert np.diff(found.indptr).tolist() == [5] * 60
     assert ((found.data > 0) & (found.data < 1)).all()
@@ -40,6 +40,14 @@ def test_finished_stages_are_kept(corpus, named, caplog):
     assert made_stages(caplog.text) == []
     for part in ("label_names/names.npz", "fusion/fusion.json", "fusion/centers.npy"):
         assert (corpus / "again" / part).read_bytes() == (named.folder / part).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("count", "tuned", "as_it_is"), [(19, 0, 0), (800, 200, 200), (3000, 300, 750), (10**6, 20_000, 20_000)]
+)
+def test_fine_tuning_leaves_enough_documents(count, tuned, as_it_is):
+    for fine_tuned, expected in ((True, tuned), (False, as_it_is)):
+        assert len({*held_out_documents(count, 0, fine_tuned=fine_tuned).tolist()}) == expected
 
 
 def test_names_are_needed(corpus):

@@ -74,8 +74,11 @@ def choose_evidence(
     return EvidenceChoice(not why, False, why)
 
 
-def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
-    """Return the documents (ascending) to hold out in each run: several runs if they are few, none below ``FEWEST``."""
+def held_out_folds(nr_documents: int, seed: int, most: int | None = None, enough: int = _ENOUGH) -> list[np.ndarray]:
+    """Return the documents (ascending) to hold out in each run: several runs if they are few, none below ``FEWEST``.
+
+    If ``most`` allows only one run, it holds out up to one in four documents until there are ``enough``.
+    """
     size = nr_documents // SHARE
     if nr_documents < FEWEST:
         return []
@@ -84,6 +87,6 @@ def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> lis
         folds = min(folds, max(most, 1))
         size = min(size, _MOST_DOCUMENTS)
         if most <= 1:
-            size = max(size, min(_ENOUGH, nr_documents // _LARGEST_SHARE))
+            size = max(size, min(enough, nr_documents // _LARGEST_SHARE))
     order = np.random.default_rng([seed, 0x66757365]).permutation(nr_documents)
     return [np.sort(order[fold * size : (fold + 1) * size]) for fold in range(folds)]

@@ -50,7 +50,7 @@ def evidence_stage(
             metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
         auxiliary = LazyModelFolder({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         auxiliary.tokenizer.memory = inputs.tokens
-        rows = held_out_documents(documents.nr_documents, recipe.seed)
+        rows = held_out_documents(documents.nr_documents, recipe.seed, fine_tuned=recipe.params.do_fine_tune)
         record: Record = {"ensemble_method": metadata.ensemble_method}
         bounded = bounded_post_processor(auxiliary.post_processor)
         options = PredictionOptions(only_topk=FUSED_LABELS, threads=recipe.threads, post_processor=bounded)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 AUXILIARY_TREES = 2
 """Number of label trees that score held-out documents; more do not improve the fusion."""
+_ENOUGH_OF_FINE_TUNED = 200
+"""Number of held-out documents from which the probabilities of a fine-tuned model are learned well enough."""
 
 
 class HeldOutRankers(NamedTuple):
@@ -139,9 +141,13 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
     return choose_evidence(params.probabilities, params.label_names, nr_documents, skip_reasons)
 
 
-def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
-    """Return the documents to hold out from encoder and auxiliary rankers, ascending; empty if there are too few."""
-    folds = held_out_folds(nr_documents, seed)
+def held_out_documents(nr_documents: int, seed: int, *, fine_tuned: bool) -> np.ndarray:
+    """Return the documents to hold out from encoder and auxiliary rankers, ascending; empty if there are too few.
+
+    An encoder that is not fine-tuned loses nothing by them, so that more documents are held out.
+    """
+    more = {"enough": _ENOUGH_OF_FINE_TUNED} if fine_tuned else {}
+    folds = held_out_folds(nr_documents, seed, most=1, **more)
     return folds[0] if folds else np.zeros(0, np.int64)
 
 

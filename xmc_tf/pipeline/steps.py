@@ -134,7 +134,10 @@ class TrainingSteps:
         """The held-out documents for learning probabilities; empty if the model has no probabilities."""
         if not self.evidence.probabilities:
             return np.zeros(0, np.int64)
-        return held_out_documents(self.inputs.documents.nr_documents, self.recipe.seed)
+        recipe = self.recipe
+        return held_out_documents(
+            self.inputs.documents.nr_documents, recipe.seed, fine_tuned=recipe.params.do_fine_tune
+        )  # fmt: skip
 
     # The encoder, fitted to the labels.
 
