@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.serving.cases import assert_export_answers
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.fusion import HeldOutScores, ProbabilityModel
 from xmc_tf.fusion.weighted_numbers import NAMES as NUMBERS
 from xmc_tf.fusion.weighted_numbers import first_weights
 from xmc_tf.label_names.cold_start import cold_start
@@ -154,6 +156,22 @@ def test_an_encoder_that_does_not_know_the_language_is_refused():
     with pytest.raises(InputError, match="does not know the language"):
         train_on_names(NAMES, texts, LinearOptions(), embed=chance)
     train_on_names(NAMES, texts[:20], LinearOptions(), embed=chance)  # too few mentions to tell
+
+
+def test_training_on_documents_warns_of_another_language(caplog):
+    texts = [f"{name.split(chr(9))[0]} {number}" for number in range(100) for name in NAMES]
+    Y, rows = csr_matrix(np.tile(np.eye(len(NAMES), dtype=np.float32), (100, 1))), np.arange(0, 600, 7)
+
+    def scored(trained_on, held_out, hidden, short):
+        return HeldOutScores(csr_matrix((len(held_out), len(NAMES)), dtype=np.float32))
+
+    for embed, warned in ((letters_of, False), (chance, True)):
+        caplog.clear()
+        ProbabilityModel.learn(
+            NAMES, texts, Y, scored, folds=[rows], embed=embed,
+            held_out_vectors=lambda embed=embed: embed([texts[row] for row in rows]),
+        )  # fmt: skip
+        assert ("does not seem to know the language" in caplog.text) == warned
 
 
 VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .

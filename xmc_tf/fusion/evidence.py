@@ -24,12 +24,12 @@ from xmc_tf.store.checksums import verify
 from xmc_tf.store.models import FUSION, NAMES
 
 _LOG = logging.getLogger(__name__)
-
 _UNKNOWN_LANGUAGE = (
-    "the encoder does not seem to know the language of the texts and label names, and may make predictions worse: labels "
-    "that a text mentions are on average more similar to it than %.0f%% of all labels (expected: %.0f%%; 50%% is chance); "
-    "try an encoder for this language, or none"
+    "the encoder does not seem to know the language of the texts and label names, and may make predictions worse: "
+    "labels that a text mentions are more similar to it than %.0f%% of all labels on average (chance: 50%%; expected: "
+    "%.0f%%); try an encoder for this language, or none"
 )
+
 HIDDEN = 10  # in each fold, one in ten labels is treated as if it had no documents
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[str] | None], HeldOutScores]
 """Train rankers on some documents (rows, ascending) without some of their labels (bool [labels]), and score others.
