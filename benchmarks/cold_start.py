@@ -203,8 +203,10 @@ def main() -> None:
                     named.append(model.predict(texts, only_topk=5))
                     alone.append(XRLinear.train(every[rows], labels[rows]).predict(texts, only_topk=5))
                     if path in encoded:
-                        model = XTransformer.train(every[rows], labels[rows], names=lines, params=frozen(a.encoder))
-                        with_encoder.append(model.predict(texts, only_topk=5))
+                        transformer = XTransformer.train(
+                            every[rows], labels[rows], names=lines, params=frozen(a.encoder), unlabelled=unlabelled
+                        )  # fmt: skip
+                        with_encoder.append(transformer.predict(texts, only_topk=5))
                 truth = vstack([Y] * a.draws, format="csr")
                 row[f"{count} documents, names and texts"] = precisions(truth, vstack(named, format="csr"))
                 best = np.concatenate([one.max(axis=1).toarray().ravel() for one in named])

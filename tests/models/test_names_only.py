@@ -1,5 +1,6 @@
 """Models of label names alone: labels are found by their names before any document is labelled."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -64,6 +65,27 @@ def test_a_table_takes_unlabelled_texts(tmp_path, frequent, expected):
     (tmp_path / "texts.txt").write_text("".join(f"the {frequent} of number {n}\n" for n in range(40)), "utf-8")
     main([*map(str, (tmp_path / "few.csv", "--texts", tmp_path / "texts.txt", "-m", tmp_path / "m"))])
     assert best(XRLinear.load(tmp_path / "m"), ["by sea from the city"]) == [expected]
+
+
+@pytest.mark.parametrize(("frequent", "expected"), [("city", "sea battles"), ("sea", "city planning")])
+def test_an_encoder_takes_unlabelled_texts(tmp_path, frequent, expected):
+    rows, words = "in the harbour,sea battles\nthe harbour,city planning\n", "sea battles city planning harbour number"
+    texts = [f"the {frequent} of number {n}" for n in range(40)]
+    tiny = make_tiny(tmp_path / "tiny", [words, *texts], length=128)
+    (tmp_path / "few.csv").write_text("text,labels\n" + rows * 4, encoding="utf-8")
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    flags = ("--texts", tmp_path / "texts.txt", "--model-shortcut", tiny, "--no-fine-tune", "-m", tmp_path / "m")
+    main([*map(str, (tmp_path / "few.csv", *flags))])
+    model = load(tmp_path / "m")
+    assert best(model, ["by sea from the city"]) == [expected]
+    assert {"number", frequent} <= {*model.tfidf.names}
+    params = XTransformerParams(do_fine_tune=False, matcher_params_chain=MatcherParams(model_shortcut=str(tiny)))
+    labelled = ["in the harbour", "the harbour"], [["sea battles"], ["city planning"]]
+    names = ["sea battles", "city planning"]
+    again = XTransformer.train(*labelled, names=names, params=params, unlabelled=texts)
+    assert best(again, ["by sea from the city"]) == [expected]
+    with pytest.raises(InputError, match="texts without labels need label names"):
+        XTransformer.train(*labelled, params=dataclasses.replace(params, label_names=False), unlabelled=texts)
 
 
 def test_few_labelled_documents_leave_names_as_much_worth():
@@ -205,7 +227,6 @@ def test_the_command_trains_on_a_vocabulary(tmp_path, capsys):
         ("--labels {numbers} -m {m}", "no name of a label has letters"),
         ("{table} -m {m} --texts {missing}", "does not exist"),
         ("{table} -m {m} --texts {names} --label-names false", "--texts needs names of labels"),
-        ("{table} -m {m} --texts {names} --model-shortcut tiny", "--texts cannot be used with an encoder"),
         ("--labels {names} --texts {names} -t {names} -y {names} -m {m}", "--texts cannot be used with labelled"),
     ],
 )
@@ -218,6 +239,11 @@ def test_refusals(tmp_path, flags, said):
         main(flags.format(**paths).split())
     assert said in str(refused.value)
     assert not paths["m"].exists()
+
+
+def test_unlabelled_texts_need_names():
+    with pytest.raises(InputError, match="texts without labels need label names"):
+        XRLinear.train(TEXTS, [["art"]] * 5, label_names=False, unlabelled=TEXTS)
 
 
 def test_features_have_no_words():

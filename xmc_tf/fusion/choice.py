@@ -74,6 +74,16 @@ def choose_evidence(
     return EvidenceChoice(not why, False, why)
 
 
+def check_unlabelled(nr_texts: int, choice: EvidenceChoice) -> None:
+    """Check that texts without labels have names of labels beside them."""
+    if nr_texts and not choice.label_names:
+        raise InputError(
+            "texts without labels need label names as evidence: they show which words of names are rare",
+            expected="label names, and neither --label-names false nor features",
+            fix="leave out the texts without labels, or give names",
+        )  # fmt: skip
+
+
 def held_out_folds(nr_documents: int, seed: int, most: int | None = None, enough: int = _ENOUGH) -> list[np.ndarray]:
     """Return the documents (ascending) to hold out in each run: several runs if they are few, none below ``FEWEST``.
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.process.leftovers import TemporaryFolder
+from xmc_tf.data import Texts
 from xmc_tf.jobs.linear import DataSetFeatures, LinearTraining, lines_to_learn, shape_of
 from xmc_tf.jobs.settings import choose_settings, seconds_of_training
 from xmc_tf.metrics import format_table, percent
@@ -54,7 +55,7 @@ class Side(NamedTuple):
 
 def compare_with_linear(
     store: TableStore, about: Summary, model: Model, folder: Path, predicted: csr_matrix, seconds: float,
-    threads: int = -1,
+    threads: int = -1, unlabelled: Texts = (),
 ) -> list[str]:  # fmt: skip
     """Train a linear model on the documents of the table; return a table of both models, and a sentence.
 
@@ -68,7 +69,7 @@ def compare_with_linear(
         minutes = f"{expected / 60:,.0f} minutes"
         return [f"not compared with a linear model, which takes about {minutes}: train one without --model-shortcut"]
     began = time.monotonic()
-    features = DataSetFeatures(store, threads, lines_to_learn(store, options))
+    features = DataSetFeatures(store, threads, lines_to_learn(store, options), unlabelled)
     training = LinearTraining(features, options, about.single_label, {})
     settings = dataclasses.replace(choose_settings(shape, options.params), steps=())  # nothing else is tried
     linear = training.fit(training.choose(settings), InMemory(threads))

@@ -4,6 +4,7 @@ import logging
 import time
 
 from xmc_tf.common.process.versions import package_versions
+from xmc_tf.data import TextFile
 from xmc_tf.jobs.comparison import compare_with_linear
 from xmc_tf.jobs.table_job import TableJob, data_set_over_ranks, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
@@ -40,6 +41,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     inputs = TrainingInputs(
         documents, names=label_vocabulary(lines).preferred, validation=validation,
         lines=lines if have_letters(lines) else None, tokens=tokens,
+        unlabelled=TextFile(job.texts) if job.texts else (),
     )  # fmt: skip
     model = XTransformer._train_in_stages(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
@@ -68,7 +70,9 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     def recorded() -> str:
         writable = TableStore.open(store.path, write=True)
         about, spent = summary_of(writable), sum(stage.seconds for stage in stages.done)
-        compared = [] if predicted is None else compare_with_linear(store, about, model, job.model, predicted, spent)
+        compared = [] if predicted is None else compare_with_linear(
+            store, about, model, job.model, predicted, spent, unlabelled=inputs.unlabelled
+        )  # fmt: skip
         return finish(
             job, writable, about, predicted, start, compared=compared, began=began, kind="XR-Transformer",
             parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,

@@ -26,11 +26,11 @@ from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.executors import InMemory, OverRanks, fit_tfidf
-from xmc_tf.models.linear.training import FEW, LinearData, LinearOptions, train_linear, with_rare_words
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.results import count_of, predict_over_ranks, rows_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
-from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.params.tfidf import FEW, TFIDF_FLAGS, with_rare_words
 from xmc_tf.pipeline.stages import digest
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.plan.formulas import size

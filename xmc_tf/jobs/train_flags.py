@@ -299,7 +299,6 @@ def has_encoder(arguments: GivenFlags) -> bool:
 
 def refuse_search_flags(arguments: GivenFlags) -> None:
     """Raise an error for flags that do not apply to training an encoder on a table."""
-    arguments.refuse("texts", where="with an encoder", fix="leave out this flag or the encoder")
     if arguments.keep_training_data:
         arguments.refuse("keep_training_data", where="with an encoder", fix="leave out this flag or the encoder")
     arguments.refuse(

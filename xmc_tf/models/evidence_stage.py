@@ -23,7 +23,7 @@ from xmc_tf.params.choices import MEANS
 from xmc_tf.params.pools import FUSED_LABELS
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
-from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
+from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.store.models import ENSEMBLE
 
@@ -90,7 +90,7 @@ def evidence_stage(
             embed=lambda names: embedded(auxiliary, names),
             held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
             embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents],
-            words=WordSources(language),
+            words=WordSources(language, inputs.unlabelled),
         )  # fmt: skip
         evidence.save(folder)
         return record | {"summary": f"{len(rows):,} held-out documents"}
@@ -104,6 +104,8 @@ def evidence_stage(
         "ensemble_method": model.metadata.content.get("ensemble_method"),
         "decide on head": decide_on_head,
     }
+    if len(inputs.unlabelled):
+        inputs_of["unlabelled"] = checksum(inputs.unlabelled)
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])
 
 

@@ -113,6 +113,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         pred_params: XTransformerPredParams | None = None,
         tfidf: TfidfParams | None = TfidfParams(),  # noqa: B008  it is frozen
         run: TrainingRun | None = None,
+        unlabelled: DocumentsLike = (),
         **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model. In a distributed run (``horovodrun``), all ranks must call this method.
@@ -136,6 +137,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
             run: work folder, ranks, threads, seed and effort of the run (default: one process, a temporary folder, seed
                 0, one label tree).
+            unlabelled: further texts, without labels: they show which words of ``names`` are rare, if few documents
+                are labelled.
             **columns: ``text``, ``label_separator`` and others; see :meth:`XRLinear.train`.
 
         Raises:
@@ -143,14 +146,17 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         """
         run = run or TrainingRun()
         read = read_documents(texts, labels, columns, training=True, labelled=True)
+        further = read_documents(unlabelled, name="unlabelled", training=True).only_texts()
         recipe = Recipe(
             params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
             seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
             effort=run.effort,
         )  # fmt: skip
         if labels is None and read.labels is None and names is not None:
-            if X is not None or tree is not None or validation is not None:
-                raise InputError("X, tree and validation need labelled documents", fix="pass labels, or leave them out")
+            if X is not None or tree is not None or validation is not None or len(further):
+                raise InputError(
+                    "X, tree, validation and unlabelled need labelled documents", fix="pass labels, or leave them out"
+                )
             return cls._train_on_names(list(names), read.only_texts(), recipe, run)
         Y, lines = label_matrix(read.labelled(), names)
         names = None if lines is None else label_vocabulary(lines).preferred
@@ -159,6 +165,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         inputs = TrainingInputs(
             documents, own_tree, None if own_tree is not None else tree, names,
             None if validation is None else _held_out(validation, documents.nr_labels, names), lines,
+            unlabelled=further,
         )  # fmt: skip
         stages, temporary = run.open()
         model = cls._train_in_stages(inputs, recipe, stages, run.strategy, temporary)

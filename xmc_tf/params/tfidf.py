@@ -1,5 +1,6 @@
 """TF-IDF parameters and their conversion from PECOS's vectorizer configurations."""
 
+import dataclasses
 import json
 import math
 import re
@@ -15,6 +16,7 @@ from xmc_tf.params.values import param_field
 AUTO, AS_WRITTEN = "auto", "none"
 TFIDF_FLAGS = ("language", "pieces", "piece_weight", "ngram_max", "min_df", "max_features", "sublinear_tf")
 """The parameters that command lines have flags for."""
+FEW = 1000  # documents, of which the words of names are too few
 
 
 def first_language(setting: str) -> str | None:
@@ -104,6 +106,11 @@ _FIXED: Mapping[str, Any] = {
 }
 _SUPPORTED = ("ngram_range", "max_feature", "min_df_ratio", "min_df_cnt", "sublinear_tf", "norm")
 _WITHOUT_EFFECT = ("buffer_size", "threads")
+
+
+def with_rare_words(params: TfidfParams) -> TfidfParams:
+    """Keep features of a single document, unless the user chose otherwise: most words of names are in one name only."""
+    return dataclasses.replace(params, min_df=1) if params.min_df == TfidfParams().min_df else params
 
 
 def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:

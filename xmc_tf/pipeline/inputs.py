@@ -198,6 +198,7 @@ class TrainingInputs:
     lines: Sequence[str] | None = None  # the names of the labels with alternative names after tabs
     hierarchy: LabelHierarchy | None = None  # the broader terms of the labels, which the model keeps
     tokens: "TokenMemory | None" = None  # tokens of earlier trainings
+    unlabelled: Texts = ()  # show how rare words are
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
         """Check that the data fit together and are the same on all ranks; return their checksums."""
@@ -211,6 +212,7 @@ class TrainingInputs:
             "label features": checksum(self.label_features),
             "validation texts": checksum(held_out.texts) if held_out else None,
             "validation labels": checksum(held_out.Y) if held_out else None,
+            "unlabelled": checksum(self.unlabelled) if len(self.unlabelled) else None,
         }
         same_everywhere(communicator, sums)
         return sums
@@ -223,7 +225,7 @@ class TrainingInputs:
     def _check_here(self) -> None:
         train, held_out = self.documents, self.validation
         check_training_input(Y=train.Y, X=train.X, texts=train.texts, names=self.names, files=train.files)
-        for texts in (train.texts, held_out.texts if held_out else None):
+        for texts in (train.texts, held_out.texts if held_out else None, self.unlabelled):
             if isinstance(texts, TextFile):
                 texts.check()
         for what, count in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):

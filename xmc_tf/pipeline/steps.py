@@ -11,10 +11,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TokenStore, as_features, load_matrix
+from xmc_tf.data import Features, JoinedTexts, Texts, TokenStore, as_features, load_matrix
 from xmc_tf.encoder.reading import read_config
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.fusion import EvidenceChoice, hidden_labels
+from xmc_tf.params.tfidf import FEW, with_rare_words
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.frozen_layers import with_frozen_layers
@@ -59,9 +60,12 @@ class TrainingSteps:
 
     def features(self) -> Stage | None:
         """Compute TF-IDF features of the texts, if the options include TF-IDF."""
-        recipe, texts, params = self.recipe, self.inputs.documents.texts, self.recipe.tfidf
+        recipe, texts, params, further = self.recipe, self.inputs.documents.texts, self.recipe.tfidf, self._unlabelled
         if params is None:
             return None
+        if len(further):
+            assert isinstance(texts, JoinedTexts)
+            texts, params = JoinedTexts([further, *texts.sources], texts.nr_names), with_rare_words(params)
 
         def make(folder: Path) -> Record:
             from xmc_tf.features.over_ranks import vectorize_over_ranks
@@ -73,6 +77,8 @@ class TrainingSteps:
             return {"summary": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
 
         inputs = {"texts": self.checksums["texts"], "params": params}
+        if len(further):
+            inputs["unlabelled"] = self.checksums["unlabelled"]
         return self.stages.run("features", make, inputs=inputs, by_all=True)
 
     def pretrained(self) -> Stage:
@@ -307,10 +313,16 @@ class TrainingSteps:
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
         elif features is not None:
-            sparse = as_features(open_sparse(features.folder / "X")).sparse
+            X = open_sparse(features.folder / "X")
+            sparse = as_features(X[len(self._unlabelled) :] if len(self._unlabelled) else X).sparse
         return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)
 
     # Helpers.
+
+    @property
+    def _unlabelled(self) -> Texts:
+        """Texts without labels, on which the vectorizer is fitted too; none if there are documents enough."""
+        return self.inputs.unlabelled if self.inputs.documents.nr_documents < FEW else ()
 
     @property
     def _trained_on(self) -> np.ndarray:

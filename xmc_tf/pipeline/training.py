@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.process.versions import package_versions
+from xmc_tf.fusion.choice import check_unlabelled
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.held_out import evidence_choice
@@ -36,6 +37,7 @@ def make_parts(
     """Train all parts of a model, or reuse finished ones. All ranks must call it. Only fine-tuning needs a strategy."""
     params, checksums = recipe.params, inputs.check(stages.communicator)
     evidence = evidence_choice(params, inputs.lines, inputs.documents.nr_documents)
+    check_unlabelled(len(inputs.unlabelled), evidence)
     if evidence.label_names:
         inputs = inputs.with_names()
         names = checksum(inputs.lines)

@@ -16,7 +16,8 @@ from xmc_tf.label_names import NameDocuments
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear, with_rare_words
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
+from xmc_tf.params.tfidf import with_rare_words
 from xmc_tf.store.models import NO_PROBABILITIES
 
 _LOG = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel, SkipReasons, choose_evidence, held_out_folds
+from xmc_tf.fusion.choice import check_unlabelled
 from xmc_tf.fusion.evidence import WordSources
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
@@ -27,11 +28,11 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import (
     PredictionOptions,
     RankerPredParams,
-    TfidfParams,
     XRLinearParams,
     params_of_effort,
     with_effect,
 )
+from xmc_tf.params.tfidf import FEW, with_rare_words
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, TreesAndParams, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.problems import RankerData, level_pred_params, trained_levels
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PIFA = ("pifa", "pifa")
-FEW = 1000  # documents, of which the words of names are too few
 _DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 
 
@@ -129,6 +129,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         "" if mode == "full-model" else f"the mode {mode}",
     )
     wanted = choose_evidence(options.probabilities, options.label_names, data.Y.shape[0], skip_reasons)
+    check_unlabelled(len(data.unlabelled), wanted)
     data_with_names = _with_names(data) if wanted.label_names else data
     params = params_of_effort(options.params, options.effort, *data_with_names.Y.shape)
     X, tfidf = data_with_names.X, data_with_names.tfidf
@@ -194,11 +195,6 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
         more_trees=trees[1:], own_training=kept, hierarchy=data.hierarchy,
         own_documents=None if data.texts is None or executor.communicator.rank else TrainedDocuments.of(data.texts),
     )  # fmt: skip
-
-
-def with_rare_words(params: TfidfParams) -> TfidfParams:
-    """Keep features of a single document, unless the user chose otherwise: most words of names are in one name only."""
-    return dataclasses.replace(params, min_df=1) if params.min_df == TfidfParams().min_df else params
 
 
 def _with_names(data: LinearData) -> LinearData:
