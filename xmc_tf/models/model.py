@@ -71,14 +71,19 @@ class PredictionKeywords(BestKeywords, total=False):
     """The same as ``only_topk``."""
 
 
-class TrainingKeywords(FrameColumns, total=False):
-    """Further keyword arguments of :meth:`XRLinear.train`, including the column options of a DataFrame."""
+class DataKeywords(FrameColumns, total=False):
+    """Further keyword arguments of :meth:`XTransformer.train`, including the column options of a DataFrame."""
+
+    unlabelled: DocumentsLike
+    """Further texts, without labels: they show which words of ``names`` are rare, if few documents are labelled."""
+
+
+class TrainingKeywords(DataKeywords, total=False):
+    """Further keyword arguments of :meth:`XRLinear.train`."""
 
     probabilities: bool | None
     """Predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores. They also
     rank labels better (default: true if there are enough documents)."""
-    unlabelled: DocumentsLike
-    """Further texts, without labels: they show which words of ``names`` are rare, if few documents are labelled."""
 
 
 def read_keywords(

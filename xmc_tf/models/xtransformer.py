@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from xmc_tf.models.folder import link_part, read_metadata, read_names, write_mod
 from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.model import Model
+from xmc_tf.models.model import DataKeywords, Model
 from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import method_of, own_features, ranker_features, scored, vectors_of
@@ -113,8 +113,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         pred_params: XTransformerPredParams | None = None,
         tfidf: TfidfParams | None = TfidfParams(),  # noqa: B008  it is frozen
         run: TrainingRun | None = None,
-        unlabelled: DocumentsLike = (),
-        **columns: Unpack[FrameColumns],
+        **further: Unpack[DataKeywords],
     ) -> Self:
         """Train a model. In a distributed run (``horovodrun``), all ranks must call this method.
 
@@ -137,23 +136,22 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
             run: work folder, ranks, threads, seed and effort of the run (default: one process, a temporary folder, seed
                 0, one label tree).
-            unlabelled: further texts, without labels: they show which words of ``names`` are rare, if few documents
-                are labelled.
-            **columns: ``text``, ``label_separator`` and others; see :meth:`XRLinear.train`.
+            **further: ``unlabelled``, ``text``, ``label_separator`` and others; see :meth:`XRLinear.train`.
 
         Raises:
             InputError: the inputs do not fit together, or a label is not in ``names``.
         """
         run = run or TrainingRun()
+        columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "unlabelled"})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
-        further = read_documents(unlabelled, name="unlabelled", training=True).only_texts()
+        unlabelled = read_documents(further.get("unlabelled", []), name="unlabelled", training=True).only_texts()
         recipe = Recipe(
             params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
             seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
             effort=run.effort,
         )  # fmt: skip
         if labels is None and read.labels is None and names is not None:
-            if X is not None or tree is not None or validation is not None or len(further):
+            if X is not None or tree is not None or validation is not None or len(unlabelled):
                 raise InputError(
                     "X, tree, validation and unlabelled need labelled documents", fix="pass labels, or leave them out"
                 )
@@ -165,7 +163,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         inputs = TrainingInputs(
             documents, own_tree, None if own_tree is not None else tree, names,
             None if validation is None else _held_out(validation, documents.nr_labels, names), lines,
-            unlabelled=further,
+            unlabelled=unlabelled,
         )  # fmt: skip
         stages, temporary = run.open()
         model = cls._train_in_stages(inputs, recipe, stages, run.strategy, temporary)
