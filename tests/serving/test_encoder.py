@@ -157,7 +157,7 @@ def tuned(corpus):
     Y = load_matrix(corpus / "Y.trn.npz").tolil()
     nr_documents = Y.shape[0]
     Y[:, NEW] = 0
-    Y[np.setdiff1d(np.arange(nr_documents), held_out_documents(nr_documents, seed=0)), HELD_OUT] = 0
+    Y[np.setdiff1d(np.arange(nr_documents), held_out_documents(nr_documents, seed=0, fine_tuned=True)), HELD_OUT] = 0
     save_matrix(corpus / "Y.new.npz", Y.tocsr())
     flags = ("--labels", corpus / "labels.txt", "-y", corpus / "Y.new.npz", "--ensemble-method", "root_average")
     with (
