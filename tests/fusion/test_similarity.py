@@ -10,6 +10,7 @@ from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.fusion import similarity as similarity_module
 from xmc_tf.fusion.held_out import HeldOutCandidates
 from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
+from xmc_tf.fusion.weighted_numbers import first_weights
 
 LABELS, DIM = 60, 8
 
@@ -87,7 +88,9 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path, monkeypatch
 
 def test_starting_weights_of_an_encoder_are_used_if_it_knows_the_language(monkeypatch):
     used, fit = [], HeldOutCandidates.fit
-    monkeypatch.setattr(HeldOutCandidates, "fit", lambda *a, encoded, **k: used.append(encoded) or fit(*a, **k))
+    monkeypatch.setattr(
+        HeldOutCandidates, "fit", lambda *a, encoded, **k: used.append(encoded) or fit(*a, encoded=encoded, **k)
+    )
     rng = np.random.default_rng(2)
     names, truth = unit(rng, LABELS), csr_matrix(np.eye(LABELS, dtype=np.float32))
     new = np.ones(LABELS, bool)
@@ -95,6 +98,7 @@ def test_starting_weights_of_an_encoder_are_used_if_it_knows_the_language(monkey
     for vectors, count, expected in ((names, LABELS, True), (unit(rng, LABELS), LABELS, False), (names, 40, False)):
         Y = truth[:count]
         embedded = EmbeddedNames.of(new, new, lambda some: names[some], vectors[:count], mentions_of(Y))
-        Fusion.learn(Y, mentions_of(Y), Y, Y, [new], embedded, fold_sizes=[count])
+        fusion = Fusion.learn(Y, mentions_of(Y), Y, Y, [new], embedded, fold_sizes=[count])
         assert {*used} == {expected}
+        assert np.allclose(fusion.weights, first_weights(expected))  # no label is known here: nothing else is learned
         used.clear()

@@ -23,7 +23,7 @@ _MOST_COMPARED, _ENOUGH_MENTIONS = 500, 50  # documents and mentions that show w
 KNOWN = 0.7  # least rank of mentions: that of an encoder that does not know the language is near 0.5
 LOWEST = -4.0
 MOST_VALUES = 1 << 25
-"""Maximum count of numbers in the embeddings of all names: comparing a text with them takes some milliseconds."""
+"""Maximum count of numbers in the embeddings of all names, to bound the time and memory of an answer."""
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Embed texts: float32 [texts, dim], of unit norm."""
